@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from harness import machine
 from harness.inputs import HERE, export_of
 from harness.measure import Command, Failed, once
 
@@ -108,6 +109,7 @@ def asked_for(doc: str | None) -> tuple[dict[int, Path], tuple[str, ...], Path]:
     parser.add_argument("--only", nargs="+", default=("",), help="Tasks whose names begin so.")
     parser.add_argument("--work", type=Path, default=HERE.parent / "build" / "bench")
     asked = parser.parse_args()
+    machine.compile_package()  # as an installer does; else every run here compiles all that it imports
     sizes = [int(float(size)) for size in asked.sizes.split(",")]
     return {kernels: export_of(kernels, asked.work) for kernels in sizes}, tuple(asked.only), asked.work
 

@@ -41,7 +41,7 @@ def first_answer_s(page: Path) -> tuple[float, float] | None:
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         seconds = []
-        for _ in range(3):
+        for _ in range(5):
             tab = browser.new_page(viewport={"width": 1440, "height": 900})
             session = tab.context.new_cdp_session(tab)
             session.send("Performance.enable", {"timeDomain": "threadTicks"})

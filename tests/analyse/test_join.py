@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,7 @@ from gpuledger.read import open_trace
 from gpuledger.selection import Selection
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.model import Trace
-from support.command import NAMES
+from support.command import NAMES, gpuledger
 from support.profiled_launches import made
 from support.thorough import some
 
@@ -35,6 +37,23 @@ def test_the_entries_sum_to_compute(unpacked: Callable[[str], Path], name: str) 
         assert step_overview.time_ns == device.compute_ns
         assert all(kernel.time_ns >= 0 and kernel.calls > 0 for kernel in step_overview.entries)
         assert set(step_overview.sequence) <= set(range(len(step_overview.entries)))
+
+
+def test_every_launch_of_a_step_is_listed_in_order(decode: Path) -> None:
+    """A layer of the decoder launches 14 kernels, two of them the same copy."""
+    asked = ("kernels", decode, "--range=^layer3$", "--each-launch", "--format=json")
+    kinds, launches = json.loads(gpuledger(*asked).stdout)["tables"]
+    assert [row["number"] for row in launches["rows"]] == list(range(1, 15))
+    assert sum(row["calls"] for row in kinds["rows"] if row["number"]) == 20 * 14
+    starts = [row["start_ns"] for row in launches["rows"]]
+    assert starts == sorted(starts)
+    assert launches["rows"][0]["gap_ns"] is None
+    for before, row in pairwise(launches["rows"]):
+        assert row["gap_ns"] == row["start_ns"] - before["start_ns"] - before["duration_ns"]
+    assert launches["rows"][2]["kernel"] == launches["rows"][3]["kernel"]
+    refused = gpuledger("kernels", decode, decode, "--each-launch")
+    assert refused.exit_code == 2
+    assert "--each-launch goes with one timeline" in refused.stderr
 
 
 def test_layers_are_found_by_their_ranges(decode: Path) -> None:

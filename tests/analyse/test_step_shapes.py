@@ -27,7 +27,8 @@ def test_no_more_kinds_than_are_allowed_and_shapes_are_kept_where_they_can_be(
     grid[:, 0], block[:, 0] = rows[:, 1], rows[:, 2]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(step_kernels, "MOST_SHAPES", most)
-        *told, number = telling_shapes(name, grid, block, group(*grid.T, *block.T)[1])
+        known, number = telling_shapes(name, group(*grid.T, *block.T)[1])
+    told = grid * known[:, np.newaxis], block * known[:, np.newaxis]
     kinds = _kinds(name, *told)
     assert number.tolist() == [sorted(kinds).index(kind) for kind in zip(name, *told[0].T, *told[1].T, strict=True)]
     before, names = _kinds(name, grid, block), len(set(name.tolist()))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Table, open_trace
-from gpuledger.catalog.kernel_names import label, parse
+from gpuledger.catalog.kernel_names import cut_label, label, parse
 from gpuledger.regex import LOOKED_AT
 from support.command import NAMES, ROOT
 
@@ -143,3 +143,13 @@ def test_kernels_that_a_compiler_made_have_the_name_of_their_source(name: str, s
 def test_a_hostile_source_name_costs_little_and_is_its_own_label() -> None:
     for name in ("nvkernel_" + "a_F1L" * 50_000, "__omp_offloading_1_1_" + "_l1" * 600 + "!", "_1_gp" * 400):
         assert label(name) == name[:LOOKED_AT]
+
+
+@pytest.mark.parametrize(
+    "text", ["unrolled_elementwise_kernel…direct_copy_kernel_cuda", "a" * 60, "a" * 50 + "…", "a…" + "b" * 60]
+)
+def test_a_label_is_cut_where_it_was_cut_before(text: str) -> None:
+    shown = cut_label(text)
+    assert "……" not in shown
+    assert len(shown) <= 48
+    assert cut_label("unrolled_elementwise_kernel…direct_copy_kernel_cuda").endswith("…direct_copy_kernel_cuda")

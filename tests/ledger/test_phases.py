@@ -98,6 +98,12 @@ def test_kernels_tell_where_both_kinds_occur() -> None:
     assert words(told(both, 0, 20, 40, 60)) == ["prefill", "decode", "mixed"]
 
 
+def test_tritons_kernel_for_prompts_tells_prefill_beside_one_for_decode() -> None:
+    """`_fwd_kernel` extends a context in vLLM and SGLang: a step of both on an MI300X was called decode."""
+    both = trace("s0: 0-10 _fwd_kernel", "s0: 10-14 paged_attention", "s0: 20-30 paged_attention")
+    assert words(told(both, 0, 20, 40)) == ["mixed", "decode"]
+
+
 def test_training_is_not_called_prefill() -> None:
     assert not told(trace(f"s0: 0-10 {PREFILL}", "s0: 20-30 gemm"), 0, 20, 40).known
 

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gpuledger.analyse.launch_costs import launch_costs
 from gpuledger.analyse.memory.figures import memory_totals, memory_use
-from gpuledger.analyse.over_time import MOST_STREAMS, bin_edges, queue_delays, stream_use
+from gpuledger.analyse.over_time import MOST_STREAMS, bin_edges, stream_use
 from gpuledger.catalog.kernel_families import FAMILIES
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import CAUSES
@@ -342,10 +343,10 @@ def test_memory_and_queue_agree_with_the_tables(decode: Path) -> None:
     totals = memory_totals(report.trace, device.gpu)
     assert not isinstance(totals, NotMeasured)
     assert int(found.most_bytes.max()) == totals.peak_bytes
-    delays = queue_delays(device)
-    assert not isinstance(delays, NotMeasured)
+    delays = launch_costs(report.trace, device).queue.delays
+    assert delays is not None
     here = device.work.on(device.gpu)
-    assert sum(count for _, count in delays) == int(device.begins_steady(device.work.start_ns[here]).sum())
+    assert sum(count for _, count in delays.by_bucket) == int(device.begins_steady(device.work.start_ns[here]).sum())
 
 
 def test_without_memory_events_memory_is_not_measured() -> None:

@@ -288,7 +288,9 @@ def test_a_page_prints_without_its_controls(shelf: Shelf, browser: Browser) -> N
     with kept_open(browser, shelf.url("decode")) as page:
         page.emulate_media(media="print")
         assert page.locator("nav").is_hidden()
-        assert page.locator("button:visible").count() == 0
+        assert page.locator("button:visible:not(thead button)").count() == 0
+        assert page.locator("#books thead button:visible").count() == page.locator("#books thead th").count() > 3
+        assert page.locator(".explain:visible, .seen:visible").count() == 0, "nothing can be clicked on paper"
         assert page.locator("#kernels summary h2").is_visible()
         page.emulate_media(media="print", color_scheme="dark")
         ink = page.evaluate("() => getComputedStyle(document.body).color.match(/[0-9]+/g).map(Number)")

@@ -11,6 +11,7 @@ import pytest
 from gpuledger.selection import Selection
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
+from gpuledger.units import time_text
 from gpuledger.verbs.report import build_report
 from support.html_pages import page_of, reported
 from support.page_browser import Browser, Page, kept_open, opened
@@ -86,6 +87,19 @@ def sparse(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("sparse") / "sparse.html"
     path.write_text(page_of(build_report(trace, "sparse", Selection())))
     return path.as_uri()
+
+
+def rest(page: Page) -> None:
+    """Wait until nothing glides or scrolls any more, however slow the machine is."""
+    page.evaluate("""async () => {
+      const now = () => `${scrollY} ${document.querySelector('.tl-frame canvas').dataset.ticks} ${location.hash}`;
+      let before = '';
+      while (before !== now()) {
+        before = now();
+        await new Promise((done) => setTimeout(done, 400));
+        for (let frame = 0; frame < 3; frame += 1) await new Promise(requestAnimationFrame);
+      }
+    }""")
 
 
 def test_ink_is_time_however_far_out_the_view_is(sparse: str, browser: Browser) -> None:
@@ -237,6 +251,7 @@ def test_keys_alone_reach_every_control_and_every_event(decode_page: str, browse
 
 def test_the_wheel_zooms_once_the_timeline_has_the_focus(decode_page: str, browser: Browser) -> None:
     with kept_open(browser, decode_page) as page:
+        rest(page)
         box = page.locator(".tl-frame").bounding_box()
         page.mouse.move(box["x"] + 300, box["y"] + 46)
         drawn = "document.querySelector('.tl-frame canvas').dataset.drawn"
@@ -253,30 +268,37 @@ def test_the_address_says_what_is_shown_and_back_goes_back(decode_page: str, bro
     with opened(browser, decode_page) as page:
         first = page.evaluate(shown)
         page.locator(".top-findings a").nth(1).click()
-        page.wait_for_timeout(700)
+        rest(page)
         address, there = page.evaluate("() => location.href"), page.evaluate(shown)
         assert re.search(r"#at=\d+,\d+,\d+&finding=LAUNCH-BOUND$", address)
         assert there != first
         page.go_back()
-        page.wait_for_timeout(500)
+        rest(page)
         assert page.evaluate(shown) == first
         page.locator("nav a", has_text="Kernels").click()
         assert page.locator("#kernel-table").is_visible()
     with opened(browser, address) as page:
-        page.wait_for_timeout(300)
+        rest(page)
         assert page.evaluate(shown) == there
         assert page.locator(".tl-panel b").text_content()
     with opened(browser, f"{decode_page}#at=999,nothing,1e999&finding=<b>") as page:
         assert page.evaluate(shown) == first
 
 
-def test_the_flame_graph_zooms_and_searches_with_mouse_and_keys(decode_page: str, browser: Browser) -> None:
+def test_the_flame_graph_is_of_all_gpu_time_zooms_and_searches(
+    decode_page: str, unpacked: Unpacked, browser: Browser
+) -> None:
     with kept_open(browser, decode_page) as page:
         page.locator("#ranges summary").first.click()
         frame, said = page.locator(".fl-frame"), page.locator(".fl-said")
         boxes = frame.locator("button")
         assert page.locator("#range-chart").is_hidden()
         every = boxes.count()
+        work = reported(unpacked("decode.sqlite")).main_device.work
+        whole = time_text(int((work.end_ns - work.start_ns).sum()))
+        assert said.text_content() == f"all: {whole}, 100.0 % of total"
+        outermost = [box for box in boxes.all() if box.evaluate("box => box.style.top") == "20px"]
+        assert sum(float(box.evaluate("box => parseFloat(box.style.width)")) for box in outermost) > 99.5
         frame.get_by_role("treeitem", name="attention").first.click()
         assert 1 < boxes.count() < every
         assert said.text_content().startswith("attention")

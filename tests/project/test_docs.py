@@ -212,6 +212,7 @@ def test_help_knows_the_questions_of_the_documentation() -> None:
     assert asked_questions() == plain
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(VERBS)
     assert matching("why is my gpu idle?")[0][1] == "gpuledger gaps run.sqlite"
+    assert "gpuledger gaps" not in [command for _, command in matching("why is my gpu idle?")], "answered already"
     assert matching("which rank is late")[0][1] == "gpuledger fleet traces/"
     assert matching("who leaks memory")[0][1] == "gpuledger memory run.memory.pickle"
     assert matching("xyzzy") == matching("") == matching("why is the") == []

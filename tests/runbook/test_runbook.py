@@ -501,7 +501,7 @@ TABLES = {
         ("phases.dispatch.visits", None, "not measured"),
         ("phases.dispach.per_step_ns", None, "did you mean 'dispatch.per_step_ns'?"),
         ("phases.idle", None, "did you mean 'idle_ns'?"),
-        ("fleet.wait_ns", None, "there is no fleet of this cell"),
+        ("fleet.wait_ns", None, "no step of this cell makes fleet"),
     ],
 )
 def test_figures_of_tables_are_found_by_row_and_column(key: str, value: object, said: str) -> None:

@@ -277,6 +277,20 @@ compare:
     assert (tmp_path / "out" / "compare" / "02-align.log").read_text().count("$ ") == 2
 
 
+def test_of_cells_that_are_alike_none_is_best_and_a_rank_is_no_amount(tmp_path: Path) -> None:
+    figures = (
+        "import json, sys; json.dump({'median_ms': 4.0, 'slowest_rank': len(sys.argv[2])}, open(sys.argv[1], 'w'))"
+    )
+    made = step(figures, "${folder}/bench.json", "${mode}", more="    figures: bench\n")
+    ran = run(written(tmp_path, made, "show: [median_ms, slowest_rank]\n"))
+    assert ran.exit_code == 0, ran.stderr
+    page = (tmp_path / "out" / "summary.html").read_text()
+    assert "is best with" not in page
+    assert "Every step is done." in page
+    assert "Slowest rank of each cell" not in page
+    assert "rank 8" in ran.stdout
+
+
 # ends of any kind
 
 WAITS = (

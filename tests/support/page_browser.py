@@ -81,4 +81,6 @@ def _loaded(browser: Browser, url: str, *, width: int, scripts: bool) -> tuple[P
     page.on("dialog", lambda dialog: hear(f"dialog: {dialog.message}"))
     page.on("request", lambda request: hear(request.url))
     page.goto(url)
+    if scripts and url.startswith("file:"):
+        page.wait_for_selector("html[data-started]")
     return page, told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,6 +14,7 @@ import pytest
 from gpuledger import GpuledgerError, diff, fleet, open_trace, phases, steps, whatif
 from gpuledger.analyse.ranks.rank import rank_traces
 from gpuledger.ledger.device import analyse_devices
+from gpuledger.present.views.fleet import rank_phases_sheets
 from gpuledger.selection import SLOWEST, Selection
 from support.command import ROOT, gpuledger
 
@@ -61,6 +63,15 @@ def test_phases_by_rank_are_those_of_each_rank_alone(folder: Path) -> None:
             costs.whole_ns / rank.step_count
         )
     assert "job_phases" not in str(fleet(path, workers=0).to_dict()["tables"])
+
+
+def test_phases_by_rank_stand_in_the_order_of_a_layer(folder: Path) -> None:
+    """Also one that the first rank has not: its window ends before the head."""
+    whole = fleet(folder / "gloo.sqlite", workers=0).results[0].job.ranks[0]
+    phases_of = {"attention": 1, "idle": 1, "other work": 1}
+    ranks = [replace(whole, phases_ns=tuple(times.items())) for times in (phases_of, {"lm_head": 1, **phases_of})]
+    [sheet] = rank_phases_sheets(ranks)
+    assert [column.name for column in sheet.columns[1:]] == ["attention", "lm_head", "idle", "other work"]
 
 
 def test_what_is_no_rank_is_refused(folder: Path) -> None:

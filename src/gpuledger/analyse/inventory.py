@@ -13,7 +13,7 @@ from gpuledger.ledger.books import UNCLASSIFIED
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import group
+from gpuledger.trace.keys import KeyPositions, group
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, NotMeasured, Process, Trace
 from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Table
@@ -99,11 +99,22 @@ def missing(trace: Trace) -> tuple[Missing, ...]:
     return tuple(tables)
 
 
+_AT_ONCE: Final = 1 << 20
+"""Rows whose calls are looked for at a time."""
+
+
 def contents(trace: Trace) -> Contents:
     """Take stock of a trace that was read whole."""
     uses = [_gpu_use(trace, index, gpu) for index, gpu in enumerate(trace.origin.gpus)]
     calls, on_gpu = cuda_calls(trace), [trace[table] for table in ON_GPU]
-    launched = sum(int((launching_call(rows["pid"], rows["correlation"], calls) >= 0).sum()) for rows in on_gpu)
+    places = KeyPositions.of(calls["pid"], calls["correlation"])
+    launched = 0
+    for rows in on_gpu:
+        at_once = max(len(rows), 1) if places is None else _AT_ONCE  # without places each look sorts all calls
+        for first in range(0, len(rows), at_once):
+            part = rows.between(slice(first, first + at_once))
+            call = launching_call(part["pid"], part["correlation"], calls, places)
+            launched += int(np.count_nonzero(call >= 0))
     count = sum(map(len, on_gpu))
     return Contents(
         span=trace.span,

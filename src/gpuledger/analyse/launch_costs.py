@@ -6,19 +6,19 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.over_time import launch_delays
 from gpuledger.attribution.ranges import Nest
 from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.kernel_names import counted_name
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import calls_in_ranges
+from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
-from gpuledger.trace.statistics import Statistics, median, summarise
+from gpuledger.trace.statistics import Statistics, summarise
 from gpuledger.trace.tables import Rows
 
 
@@ -55,6 +55,18 @@ TINY_NS: Final = 5_000  # an activity shorter than this takes longer to launch t
 AHEAD_NS: Final = 10_000  # work that was queued for longer was launched well ahead
 
 _MOST_RANGES: Final = 20
+_ROWS_AT_ONCE: Final = 1 << 18  # of a long column, so that there is no second one of its length
+
+DELAYS: Final[tuple[tuple[str, int | None], ...]] = (
+    (say("during the call"), 0),
+    ("0-2 us", 2_000),
+    ("2-5 us", 5_000),
+    ("5-10 us", 10_000),
+    ("10-100 us", 100_000),
+    ("0.1-1 ms", 1_000_000),
+    (say("over 1 ms"), None),
+)
+"""How long launched work waited, each bucket up to but not including its bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +77,7 @@ class QueueDelays:
     p10_ns: float
     p90_ns: float
     ahead_share: float  # of the activities, those that waited longer than AHEAD_NS
+    by_bucket: tuple[tuple[str, int], ...]  # how many activities waited how long, see DELAYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +133,11 @@ def launch_costs(trace: Trace, device: Device) -> LaunchCosts:
 
 def _families(device: Device) -> tuple[tuple[str, Statistics], ...]:
     work = device.work.of(device.gpu)
-    work = work.where(device.begins_steady(work.start_ns) & (work.family >= 0))
-    first, number = group(work.family)
-    times = summarise(work.end_ns - work.start_ns, number)
-    families = zip((work.families[family] for family in work.family[first].tolist()), times, strict=True)
+    kernels = np.flatnonzero(device.begins_steady(work.start_ns) & (work.family >= 0))
+    family = work.family[kernels]
+    first, number = group(family)
+    times = summarise(work.end_ns[kernels] - work.start_ns[kernels], number)
+    families = zip((work.families[family] for family in family[first].tolist()), times, strict=True)
     return tuple(sorted(families, key=lambda entry: (-entry[1].count, entry[0])))
 
 
@@ -131,10 +145,15 @@ def _queue(device: Device) -> LaunchQueue:
     work = device.work.of(device.gpu)
     steady = device.begins_steady(work.start_ns)
     tiny, count = (work.end_ns - work.start_ns < TINY_NS) & steady, int(np.count_nonzero(steady))
-    delay, delays = launch_delays(device), None
+    delay, delays = _launch_delays(device), None
+    delay.sort()  # once for all that is asked of it
     if len(delay):
-        low, high = np.percentile(delay, (10, 90)).tolist()
-        delays = QueueDelays(median(delay), low, high, ahead_share=float((delay > AHEAD_NS).mean()))
+        low, high = (_between(delay, share) for share in (0.1, 0.9))
+        ahead = len(delay) - int(np.searchsorted(delay, AHEAD_NS, side="right"))
+        up_to = np.searchsorted(delay, [bound for _, bound in DELAYS if bound is not None]).tolist()
+        counts = np.diff([0, *up_to, len(delay)]).tolist()
+        buckets = tuple((name, count) for (name, _), count in zip(DELAYS, counts, strict=True))
+        delays = QueueDelays(_between(delay, 0.5), low, high, ahead / len(delay), buckets)
     return LaunchQueue(
         activities=count,
         activities_per_step=count / device.step_count,
@@ -142,6 +161,28 @@ def _queue(device: Device) -> LaunchQueue:
         launched=len(delay),
         delays=delays,
     )
+
+
+def _launch_delays(device: Device) -> Ints:
+    """From a launch call's return to the start of what it launched, in the steady stretch; negative where work began
+    before the call returned."""
+    work, returned = device.work.of(device.gpu), device.host.calls["end_ns"]
+    counts = device.begins_steady(work.start_ns) & (work.launch >= 0)
+    delay, filled = np.empty(int(np.count_nonzero(counts)), np.int64), 0
+    for first in range(0, len(counts), _ROWS_AT_ONCE):
+        part = slice(first, first + _ROWS_AT_ONCE)
+        begun, call = work.start_ns[part][counts[part]], work.launch[part][counts[part]]
+        delay[filled : filled + len(call)] = begun - returned[call]
+        filled += len(call)
+    return delay
+
+
+def _between(ordered: Ints, share: float) -> float:
+    """The value so far along them, between the nearest two: as numpy's percentiles, without looking for it."""
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    least, most = int(ordered[low]), int(ordered[min(low + 1, len(ordered) - 1)])
+    return least + (most - least) * (place - low)
 
 
 def _by_range(trace: Trace, device: Device, launches: Positions) -> tuple[RangeLaunches, ...]:

@@ -118,7 +118,9 @@ class LayerStructure:
         if np.mean(projected) < REPEATS:
             return
         norms = np.array([_count(self._norms, bound) for bound in ahead])
-        usual = next(count for count in distinct(norms).tolist() if (norms == count).mean() >= USUAL)
+        usual = next((count for count in distinct(norms).tolist() if (norms == count).mean() >= USUAL), None)
+        if usual is None:
+            return
         own = [
             _count(self._norms, (min(self._next(self._gemms, start), core), core))
             for (start, core), count in zip(ahead, norms.tolist(), strict=True)
@@ -265,7 +267,7 @@ def _feed_forward(kind: list[int], told: list[int]) -> list[str]:
     shared = _shared_expert(kind, products, grouped, chosen) if grouped else set[int]()
     if not grouped:
         grouped = [at for at in products if at > chosen]
-        if len(grouped) > _MOST_PRODUCTS or _ACTIVATION not in kind[grouped[0] : grouped[-1]]:
+        if not 0 < len(grouped) <= _MOST_PRODUCTS or _ACTIVATION not in kind[grouped[0] : grouped[-1]]:
             return [ROUTER if at <= chosen else MIXTURE for at in rows]
     lowest, highest = grouped[0], max(at for at in products if at not in shared)
     named = [
@@ -295,4 +297,4 @@ def _shared_expert(kind: list[int], products: list[int], grouped: list[int], cho
         while end + 1 < len(kind) and kind[end + 1] == _SUM:
             end += 1
         shared.update(range(start, end + 1))
-    return shared
+    return shared.difference(grouped)

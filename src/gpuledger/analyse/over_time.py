@@ -14,28 +14,15 @@ from numpy.typing import NDArray
 
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
-from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import distinct, group, is_among
-from gpuledger.trace.model import NotMeasured, Trace
+from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, covered, union
 from gpuledger.trace.tables import Rows, Table
 
 BINS: Final = 240
 MOST_STREAMS: Final = 24  # so many streams are told apart, those with the most work first
-_ROWS_AT_ONCE: Final = 1 << 18  # of a long column, so that there is no second one of its length
-
-DELAYS: Final[tuple[tuple[str, int | None], ...]] = (
-    (say("during the call"), 0),
-    ("0-2 us", 2_000),
-    ("2-5 us", 5_000),
-    ("5-10 us", 10_000),
-    ("10-100 us", 100_000),
-    ("0.1-1 ms", 1_000_000),
-    (say("over 1 ms"), None),
-)
-"""How long launched work waited, each bucket up to but not including its bound."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,30 +74,6 @@ def stream_use(activities: Activities, window: Span, bins: int = BINS) -> Stream
     return StreamsOverTime(edges, tuple(streams), max(len(busiest) - MOST_STREAMS, 0))
 
 
-def launch_delays(device: Device) -> Ints:
-    """From a launch call's return to the start of what it launched, in the steady stretch; negative where work began
-    before the call returned."""
-    work, returned = device.work.of(device.gpu), device.host.calls["end_ns"]
-    counts = device.begins_steady(work.start_ns) & (work.launch >= 0)
-    delay, filled = np.empty(int(np.count_nonzero(counts)), np.int64), 0
-    for first in range(0, len(counts), _ROWS_AT_ONCE):
-        part = slice(first, first + _ROWS_AT_ONCE)
-        begun, call = work.start_ns[part][counts[part]], work.launch[part][counts[part]]
-        delay[filled : filled + len(call)] = begun - returned[call]
-        filled += len(call)
-    return delay
-
-
-def queue_delays(device: Device) -> tuple[tuple[str, int], ...] | NotMeasured:
-    """How many launches of the steady stretch waited how long, by bucket."""
-    delay = launch_delays(device)
-    if not len(delay):
-        return NotMeasured(say("no launch call is in the profile"))
-    bounds = [bound for _, bound in DELAYS if bound is not None]
-    counts = np.bincount(np.searchsorted(bounds, delay, side="right"), minlength=len(DELAYS)).tolist()
-    return tuple((name, count) for (name, _), count in zip(DELAYS, counts, strict=True))
-
-
 ON_THE_DEVICE = ("Device", "Device Static", "Managed")  # kinds of memory that lie on the GPU, in NVIDIA's words
 
 
@@ -124,20 +87,21 @@ def memory_events(trace: Trace, gpu: int) -> tuple[Rows, NDArray[np.bool_], Ints
     return mine, released, np.cumsum(np.where(released, -mine["bytes"], mine["bytes"]))
 
 
+_NEVER_NS: Final = np.iinfo(np.int64).max
+
+
 def queue_depth(device: Device) -> tuple[Ints, Ints]:
     """How many launches had returned and had begun nothing yet: from each instant on."""
-    activities, calls = device.work, device.host.calls
-    here = activities.on(device.gpu)
-    call = activities.launch[here]
-    here, call = here[call >= 0], call[call >= 0]
-    first, number = group(call)
-    begun = np.full(len(first), np.iinfo(np.int64).max)
-    sweep.fold("least", number, activities.start_ns[here], begun)
-    returned = calls["end_ns"][call[first]]
-    waited = begun > returned
+    activities, returned = device.work, device.host.calls["end_ns"]
+    call = np.where(activities.gpu == device.gpu, activities.launch, -1).astype(np.int32)
+    begun = sweep.fold("least", call, activities.start_ns, np.full(len(returned), _NEVER_NS))
+    del call
+    waited = (begun > returned) & (begun != _NEVER_NS)
     returned, begun = np.sort(returned[waited]), np.sort(begun[waited])
     instants = distinct(np.concatenate((returned, begun)))
-    return instants, sweep.search(returned, instants, "right") - sweep.search(begun, instants, "right")
+    depth = sweep.search(returned, instants, "right")
+    depth -= sweep.search(begun, instants, "right")
+    return instants, depth
 
 
 def busy_share(device: Device, bins: int) -> tuple[Ints, NDArray[np.float64]]:

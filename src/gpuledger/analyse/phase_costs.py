@@ -10,6 +10,7 @@ against transfer: the collectives of one rank, matched with those of the others,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,15 +25,17 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, distinct, group, join
+from gpuledger.trace.keys import Positions, distinct, group, join, take
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import (
     Ints,
     Span,
+    Spans,
     clip,
     covered,
-    cut_at,
     cut_to,
+    cuts_inside,
+    either,
     intersection,
     shares_in_order,
     total,
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
 FEWEST_PHASES: Final = 2
 """So few of a layer's phases are told in a report; of one alone its family's line says as much."""
 IDLE, OTHER_WORK = "idle", "other work"
+_AT_ONCE: Final = 1 << 18
+"""Pieces that are summed up at a time."""
 _AGREEING: Final = 0.9
 """The share of steps with the same number of layers for them to be layers: a profiler may lose a kernel in one."""
 
@@ -55,7 +60,7 @@ class Pieces:
 
     start_ns: Ints
     end_ns: Ints
-    tile: Positions  # which row of the ledger's books it lies in
+    tile: Numbers  # which row of the ledger's books it lies in
     phase: Numbers  # the phase that runs in it; NOWHERE in stretches between, which have a `before` and an `after`
     before: Numbers
     after: (
@@ -77,52 +82,66 @@ class Pieces:
 
 def phase_pieces(device: Device, work: WorkPhases) -> Pieces:
     """The window of one GPU, taken apart."""
+    window, edges, nowhere = device.ledger.window, device.ledger.tiles_ns, np.full(1, NOWHERE, np.int16)
+    start, end, other, *columns = _work_of_phases(device, work)
+    count = len(start)
+    # the work of phases, then the stretches before, between and after it: together they fill the window
+    whole = np.concatenate((start, [window.start_ns], end))
+    order = np.flatnonzero(np.concatenate((end, start, [window.end_ns])) > whole).astype(np.int32)
+    order = take(order, np.argsort(take(whole, order), kind="stable").astype(np.int32))
+    del start, end  # all are as long as the profile
+    start = take(whole, order)
+    del whole
+    whose, later, cut = cuts_inside(start, np.append(start[1:], window.end_ns), edges[1:-1])
+    whose = whose.astype(np.int32)
+    start = take(start, whose)
+    start[later] = cut
+    place = take(order, whose)
+    del order, whose
+    tile = sweep.search(edges, start, "right").astype(np.int32) - np.int32(1)
+    is_own = place < count
+    place[~is_own] -= count
+    after, before, cycle, layer, begins = (take(columns.pop(0), place) for _ in range(5))
+    before[is_own] = after[is_own]
+    del place
+    inside = ~(begins | is_own)
+    begins |= ~is_own
+    begins[later] = False
+    end = np.append(start[1:], window.end_ns)
+    work_ns, idle_ns = (covered(spans, start, end) for spans in (other, device.ledger.busy.idle))
+    np.subtract(end, start, out=work_ns, where=is_own)
+    idle_ns[is_own] = 0
+    phase = np.where(is_own, after, nowhere)
+    pieces = Pieces(start, end, tile, phase, before, after, inside, cycle, layer, work_ns, idle_ns, begins)
+    _check_balance(device, pieces)
+    return pieces
+
+
+def _work_of_phases(
+    device: Device, work: WorkPhases
+) -> tuple[Ints, Ints, Spans, Numbers, Numbers, Numbers, Numbers, NDArray[np.bool_]]:
+    """What the GPU worked at in phases, piece by piece: starts, ends; and when it worked at what is of none.
+
+    Then the phase of each, the one before it, its layer's instance and number, and whether it begins one; at the end
+    of these what holds for a stretch that nothing comes after.
+    """
     start, end, activity = _booked_work(device, device.work.of(device.gpu), device.ledger.window)
     of_phase = work.phase[activity] != NOWHERE
     other = union(start[~of_phase], end[~of_phase])
     start, end, activity = start[of_phase], end[of_phase], activity[of_phase]
     phase, count = work.phase[activity].astype(np.int16), len(start)
     parted = np.append(True, covered(other, end[:-1], start[1:]) > 0)[:count]
-    step = sweep.search(device.ledger.tiles_ns, start, "right")
+    step = sweep.search(device.ledger.tiles_ns, start, "right").astype(np.int32)
     before, opens, cycle, layer = _in_order(device, work, activity, phase, step, parted)
-    window, nowhere = device.ledger.window, np.full(1, NOWHERE, np.int16)
-    whole_start = np.concatenate((start, [window.start_ns], end))  # the work of phases, then the stretches between
-    begins = np.concatenate((opens, np.ones(count + 1, np.bool_)))
-    columns = {
-        "phase": np.append(phase, np.full(count + 1, NOWHERE, np.int16)),
-        "before": np.concatenate((phase, before, phase[-1:] if count else nowhere)),
-        "after": np.concatenate((phase, phase, nowhere)),
-        "inside": np.concatenate((np.zeros(count, np.bool_), ~opens, [False])),
-        "cycle": np.concatenate((cycle, cycle, nowhere)),
-        "layer": np.concatenate((layer, layer, nowhere)),
-    }
-    whole_end = np.concatenate((end, start, [window.end_ns]))
-    del activity, parted, step, opens, cycle, layer, phase, before  # all are as long as the profile
-    # cut where steps begin
-    edges = device.ledger.tiles_ns
-    start, end, whose = cut_at(whole_start, whole_end, edges[1:-1])
-    begins = begins[whose] & (start == whole_start[whose])
-    del whole_start, whole_end
-    order = np.flatnonzero(end > start)
-    order = order[np.argsort(start[order], kind="stable")]
-    start, end, whose, begins = start[order], end[order], whose[order], begins[order]
-    del order
-    is_own = columns["phase"][whose] != NOWHERE
-    pieces = Pieces(
-        start_ns=start,
-        end_ns=end,
-        tile=sweep.search(edges, start, "right") - 1,
-        work_ns=np.where(is_own, end - start, covered(other, start, end)),
-        idle_ns=np.where(is_own, 0, covered(device.ledger.busy.idle, start, end)),
-        begins=begins,
-        **{name: column[whose] for name, column in columns.items()},
-    )
-    _check_balance(device, pieces)
-    return pieces
+    del activity, parted, step
+    nowhere = np.full(1, NOWHERE, np.int16)
+    before = np.append(before, phase[-1:] if count else nowhere)
+    phase, cycle, layer = (np.append(column, nowhere) for column in (phase, cycle, layer))
+    return start, end, other, phase, before, cycle, layer, np.append(opens, True)
 
 
 def _in_order(
-    device: Device, work: WorkPhases, activity: Positions, phase: Numbers, step: Ints, parted: NDArray[np.bool_]
+    device: Device, work: WorkPhases, activity: Numbers, phase: Numbers, step: Numbers, parted: NDArray[np.bool_]
 ) -> tuple[Numbers, NDArray[np.bool_], Numbers, Numbers]:
     """Of each piece of work the phase before it, whether it begins one, its layer's instance and number.
 
@@ -145,21 +164,28 @@ def _in_order(
     return before, opens, cycle, layer
 
 
-def _booked_work(device: Device, own: Activities, window: Span) -> tuple[Ints, Ints, Positions]:
+def _booked_work(device: Device, own: Activities, window: Span) -> tuple[Ints, Ints, Numbers]:
     """What the GPU worked at in a window, each instant once, in order: starts, ends, and the activity that has it."""
     split, parts = device.ledger.busy, []
     for state, where in ((State.COMPUTE, split.stretches), (State.COMM, split.comm), (State.COPY, split.copy)):
         rows = np.flatnonzero(own.state == state)
         start, end, whose = cut_to(*shares_in_order(own.start_ns[rows], own.end_ns[rows]), clip(where, window))
-        parts.append((start, end, rows[whose]))
-    start, end, activity = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.argsort(start, kind="stable")
-    order = order[end[order] > start[order]]
-    return start[order], end[order], activity[order]
+        real = end > start
+        parts.append((start[real], end[real], rows[whose[real]].astype(np.int32)))
+        del rows, start, end, whose, real
+    starts, ends, activities = (list(column) for column in zip(*parts, strict=True))
+    del parts
+    start = np.concatenate(starts)
+    starts.clear()
+    order = np.argsort(start, kind="stable").astype(np.int32)
+    start = take(start, order)
+    end = take(np.concatenate(ends), order)
+    ends.clear()
+    return start, end, take(np.concatenate(activities), order)
 
 
 def _layers_of_work(
-    device: Device, work: WorkPhases, activity: Positions, phase: Numbers, step: Ints, parted: NDArray[np.bool_]
+    device: Device, work: WorkPhases, activity: Numbers, phase: Numbers, step: Numbers, parted: NDArray[np.bool_]
 ) -> tuple[Numbers, Numbers]:
     """For each piece of work its layer's range and number; where no range has any, layers are counted.
 
@@ -186,8 +212,9 @@ def _layers_of_work(
 
 def _check_balance(device: Device, pieces: Pieces) -> None:
     edges = device.ledger.tiles_ns
-    amounts, sums = pieces.work_ns + pieces.idle_ns, np.zeros(len(edges) - 1, np.int64)
-    sweep.fold("sum", pieces.tile, amounts, sums)
+    sums = np.zeros(len(edges) - 1, np.int64)
+    for amounts in (pieces.work_ns, pieces.idle_ns):
+        sweep.fold("sum", pieces.tile, amounts, sums)
     length = covered(device.ledger.busy.stretches, edges[:-1], edges[1:])
     if not np.array_equal(sums, length):
         raise BooksDoNotBalance(
@@ -278,14 +305,16 @@ def phase_costs(trace: Trace, device: Device, asked: Asked = ()) -> PhaseCosts:
         whole_ns=device.steady_ns,
         phases=tuple(_phase(device, work, pieces, steady, phase) for phase in range(len(work.phases))),
         between=_between(device, work, pieces, np.flatnonzero(steady & (pieces.phase == NOWHERE))),
-        layers=_layers(work, pieces, np.flatnonzero(steady)),
+        layers=_layers(work, pieces, steady),
     )
 
 
 def _phase(device: Device, work: WorkPhases, pieces: Pieces, steady: NDArray[np.bool_], phase: int) -> PhaseCost:
     own = device.work.of(device.gpu)
     mine, here = np.flatnonzero(work.phase == phase), steady & (pieces.phase == phase)
-    running = intersection(union(own.start_ns[mine], own.end_ns[mine]), device.steady_stretches)
+    parts = [mine[first : first + _AT_ONCE] for first in range(0, len(mine), _AT_ONCE)]
+    ran = reduce(either, (union(own.start_ns[part], own.end_ns[part]) for part in parts), union([], []))
+    running = intersection(ran, device.steady_stretches)
     busy_ns = int(pieces.work_ns[here].sum())
     return PhaseCost(
         phase=work.phases[phase],
@@ -330,18 +359,19 @@ def _between(device: Device, work: WorkPhases, pieces: Pieces, chosen: Positions
     return tuple(sorted(held, key=lambda line: (-line.idle_ns - line.other_ns, str(line))))
 
 
-def _layers(work: WorkPhases, pieces: Pieces, steady: Positions) -> tuple[LayerCost, ...] | NotMeasured:
+def _layers(work: WorkPhases, pieces: Pieces, steady: NDArray[np.bool_]) -> tuple[LayerCost, ...] | NotMeasured:
     """The layers in the order of their numbers, and what is in none."""
-    layer, phase = pieces.layer[steady], pieces.phase[steady]
-    if not (layer != NOWHERE).any():
+    layers = distinct(pieces.layer[steady])
+    if not (layers != NOWHERE).any():
         return NotMeasured(say("no range is named after a layer, and steps disagree on how many there are"))
-    first, number = group(layer)
     columns = len(work.phases) + 2
-    books = np.zeros(len(first) * columns, np.int64)
-    column = np.where(phase == NOWHERE, columns - 1, phase)
-    sweep.fold("sum", number * columns + column, pieces.work_ns[steady], books)
-    sweep.fold("sum", number * columns + columns - 2, pieces.idle_ns[steady], books)
-    rows = zip(layer[first].tolist(), books.reshape(-1, columns).tolist(), strict=True)
+    books = np.zeros(len(layers) * columns, np.int64)
+    for begin in range(0, len(steady), _AT_ONCE):
+        chosen = begin + np.flatnonzero(steady[begin : begin + _AT_ONCE])
+        number, phase = np.searchsorted(layers, pieces.layer[chosen]) * columns, pieces.phase[chosen]
+        sweep.fold("sum", number + np.where(phase == NOWHERE, columns - 1, phase), pieces.work_ns[chosen], books)
+        sweep.fold("sum", number + columns - 2, pieces.idle_ns[chosen], books)
+    rows = zip(layers.tolist(), books.reshape(-1, columns).tolist(), strict=True)
     costs = [LayerCost(None if of == NOWHERE else of, tuple(row[:-2]), row[-2], row[-1]) for of, row in rows]
     return tuple(sorted(costs, key=lambda cost: (cost.layer is None, cost.layer)))
 

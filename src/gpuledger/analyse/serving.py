@@ -1,9 +1,10 @@
 """The serving ledger: steps whose names say their batch in; tokens, what each costs, and idle time between steps out.
 
 A step's GPU time is from the start of the first work launched in its range, on the stream that does most, to the end of
-the last; up to the next step's there is a bubble, in which the GPU is idle or does what no step launched. The time of
-a step is fitted as a sum of what its batch costs: a base, and so much for each token and request of prefill and of
-decode, none of them negative. How good that is, steps say that the fit had not seen.
+the last; up to the next step's there is a bubble, in which the GPU is idle or does what no step launched. What
+the GPU computes in a step is fitted as a sum of what its batch costs: a base, and so much for each token and request of
+prefill and of decode, none of them negative. For how long the host lets it wait inside a step no batch says: as long as
+in steps that compute alike. How good both together are, steps say that the fit had not seen.
 
 Tokens per second are those of the steps over the time from the first step's start to the last one's end. A request that
 decodes gets a token from every step that decodes, so the time from one such step's end to the next is what a user waits
@@ -38,6 +39,9 @@ FEWEST_STEPS: Final = 20
 """Of fewer steps no cost is fitted."""
 _ROUNDS: Final = 5
 BASE: Final = say("step")
+WAITS: Final = say("idle inside a step")
+_ALIKE: Final = 5
+"""So many steps of a kind that compute alike say how long the GPU waits in one."""
 _USUAL: Final = 3.0
 """Steps that are off by more than so many times the median count less in the fit: a first call, a hiccup."""
 
@@ -52,6 +56,7 @@ class ServedStep:
     batch: Batch
     padded: int  # rows that decode computes with those that only fill up its graph; -1 where that is not known
     idle_ns: int  # how long the GPU was idle between the step before and this one
+    waits_ns: int  # and how long inside this one
     predicted_ns: int | None  # by the fit, made of other steps
 
     @property
@@ -73,8 +78,8 @@ class StepModel:
     """What a step costs by its batch, and how far that holds."""
 
     costs: tuple[StepCost, ...]
-    r2: float
-    error: float  # the median error of steps that the fit had not seen, as a share of their time
+    r2: float  # of what the GPU computes
+    error: float  # the median error of whole steps that the fit had not seen, as a share of their time
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,7 @@ class KindOfStep:
     decode_tokens: int
     median_ns: int
     total_ns: int
+    waits_ns: int  # the median of how long the GPU is idle inside one
     error: float | None  # the median error of the fit, of steps that it had not seen
 
 
@@ -106,6 +112,7 @@ class Serving:
     """From one token of a request to its next: the median of all tokens, and what 1 % take longer than."""
     first_token_ns: int | None
     """From the start of a step that reads prompts, or the last parts of them, to its end: the median of requests."""
+    zero_ns: int  # the instant that times are told from
     gpu_hour_price: float | None = None
 
     @property
@@ -133,6 +140,10 @@ class Serving:
     @property
     def idle_ns(self) -> int:
         return sum(step.idle_ns for step in self.steps)
+
+    @property
+    def waits_ns(self) -> int:
+        return sum(step.waits_ns for step in self.steps)
 
     def per_second(self, tokens: int) -> float:
         return tokens / self.window_ns * 1e9
@@ -167,11 +178,12 @@ def serving(trace: Trace, device: Device, gpu_hour_price: float | None = None) -
     before = np.append(start[0], furthest(end)[:-1])
     idle = covered(device.ledger.busy.idle, np.minimum(before, start), start)
     padded = _padded(trace, own, member, batches)[inside]
-    model, predicted = _model(chosen, padded, end - start)
-    columns = (start, end, padded, idle, np.rint(predicted).astype(np.int64))
+    waits = covered(device.ledger.busy.idle, start, end)
+    model, predicted = _model(chosen, padded, end - start, waits)
+    columns = (start, end, padded, idle, waits, np.rint(predicted).astype(np.int64))
     steps = tuple(
-        ServedStep(number, begun, ended, batch, rows, lost, None if guess == UNKNOWN else guess)
-        for number, (batch, (begun, ended, rows, lost, guess)) in enumerate(
+        ServedStep(number, begun, ended, batch, rows, lost, waited, None if guess == UNKNOWN else guess)
+        for number, (batch, (begun, ended, rows, lost, waited, guess)) in enumerate(
             zip(chosen, zip(*(column.tolist() for column in columns), strict=True), strict=True)
         )
     )
@@ -188,6 +200,7 @@ def serving(trace: Trace, device: Device, gpu_hour_price: float | None = None) -
         _kinds(steps),
         _token_times(steps),
         next(iter(_weighted(reading, 0.5)), None),
+        device.zero_ns,
         gpu_hour_price,
     )
 
@@ -246,10 +259,10 @@ def _padded(trace: Trace, own: Activities, member: Positions, batches: list[Batc
     return padded
 
 
-def _model(batches: list[Batch], padded: Ints, length: Ints) -> tuple[StepModel | NotMeasured, Floats]:
+def _model(batches: list[Batch], padded: Ints, length: Ints, waits: Ints) -> tuple[StepModel | NotMeasured, Floats]:
     """The fit, and what it says of each step when made without it; UNKNOWN where there is none."""
-    terms = _terms(batches, padded)
-    said = np.array([batch.prefill_tokens != UNKNOWN for batch in batches]) & (length > 0)
+    terms, work = _terms(batches, padded), length - waits
+    said = np.array([batch.prefill_tokens != UNKNOWN for batch in batches]) & (work > 0)
     names, design = list(terms), np.column_stack(list(terms.values()))
     distinct_batches, predicted = len(set(map(tuple, design[said].tolist()))), np.full(len(length), float(UNKNOWN))
     if (count := int(said.sum())) < FEWEST_STEPS:
@@ -258,20 +271,33 @@ def _model(batches: list[Batch], padded: Ints, length: Ints) -> tuple[StepModel 
     if distinct_batches <= len(names) + 1:
         alike = say("the steps do not vary enough: {count} different batches", count=distinct_batches)
         return NotMeasured(alike), predicted
+    kinds = np.array([2 * (batch.prefill_requests > 0) + (batch.decode_requests > 0) for batch in batches])
     for fold in range(_FOLDS):
-        held_out = np.arange(len(length)) % _FOLDS == fold
-        predicted[held_out] = design[held_out] @ _fitted(design[said & ~held_out], length[said & ~held_out])
-    fitted, taken = _fitted(design[said], length[said]), length[said]
-    off = taken - design[said] @ fitted
-    spread = float(((taken - taken.mean()) ** 2).sum())
-    costs = tuple(
-        StepCost(name, each, float((design[said, column] * each).sum() / taken.sum()))
-        for column, (name, each) in enumerate(zip(names, fitted.tolist(), strict=True))
-        if each
-    )
+        held_out = said & (np.arange(len(length)) % _FOLDS == fold)
+        seen = said & ~held_out
+        predicted[held_out] = design[held_out] @ _fitted(design[seen], work[seen])
+        for kind in np.unique(kinds[held_out]):
+            asked, like = held_out & (kinds == kind), seen & (kinds == kind)
+            like = like if like.any() else seen
+            predicted[asked] += _waits_alike(predicted[asked], work[like], waits[like])
+    fitted, computed, taken = _fitted(design[said], work[said]), work[said], length[said]
+    off = computed - design[said] @ fitted
+    spread = float(((computed - computed.mean()) ** 2).sum())
+    each = dict(zip(names, fitted.tolist(), strict=True))
+    shares = {name: float((terms[name][said] * cost).sum() / taken.sum()) for name, cost in each.items()}
+    each[WAITS], shares[WAITS] = float(waits[said].mean()), float(waits[said].sum() / taken.sum())
+    costs = tuple(StepCost(name, cost, shares[name]) for name, cost in each.items() if cost)
     error = median(np.abs(predicted[said] - taken) / taken)
-    predicted[~said] = UNKNOWN
     return StepModel(costs, 1 - float((off**2).sum()) / spread if spread else 1.0, error), predicted
+
+
+def _waits_alike(asked: Floats, work: Ints, waits: Ints) -> Floats:
+    """How long the GPU waits in steps that compute so long: the median of those that come closest."""
+    order = np.argsort(work, kind="stable")
+    count = min(_ALIKE, len(work))
+    first = np.clip(np.searchsorted(work[order], asked) - count // 2, 0, len(work) - count)
+    waited: Floats = np.median(waits[order][first[:, None] + np.arange(count)], axis=1)
+    return waited
 
 
 def _terms(batches: list[Batch], padded: Ints) -> dict[str, Floats]:
@@ -361,8 +387,9 @@ def _kinds(steps: tuple[ServedStep, ...]) -> tuple[KindOfStep, ...]:
             prefill = sum(max(step.batch.prefill_tokens, 0) for step in of_kind)
             decode = sum(step.batch.decode_tokens for step in of_kind)
             figures = len(of_kind), prefill, decode, round(median(lengths)), int(lengths.sum())
+            waits = round(median(np.array([step.waits_ns for step in of_kind])))
             off = [abs(step.predicted_ns / step.length_ns - 1) for step in of_kind if step.predicted_ns is not None]
-            kinds.append(KindOfStep(kind, *figures, median(np.array(off)) if off else None))
+            kinds.append(KindOfStep(kind, *figures, waits, median(np.array(off)) if off else None))
     return tuple(kinds)
 
 

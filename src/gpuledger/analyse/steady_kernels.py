@@ -87,12 +87,23 @@ class SteadyKernels:
         self.capability: Final = None if self.gpu is None else self.gpu.compute_capability
         chosen = steady_kernels(device, work)
         self.operations: Final = chosen[work.name[chosen] != NO_TEXT]  # without graphs that were traced whole
-        edges = device.ledger.window if device.steps is None else device.steps.edges_ns
-        self.step: Final[Positions] = np.searchsorted(edges, work.start_ns[self.operations], side="right")
-        self.took_ns: Final[Ints] = (work.end_ns - work.start_ns)[self.operations]
 
     def __len__(self) -> int:
         return len(self.operations)
+
+    @cached_property
+    def step(self) -> NDArray[np.int32]:
+        """Which step each begins in."""
+        steps = self._device.steps
+        edges = self._device.ledger.window if steps is None else steps.edges_ns
+        step: NDArray[np.int32] = np.searchsorted(edges, self._work.start_ns[self.operations], "right").astype(np.int32)
+        return step
+
+    @cached_property
+    def took_ns(self) -> Ints:
+        took: Ints = self._work.end_ns[self.operations]
+        took -= self._work.start_ns[self.operations]
+        return took
 
     @cached_property
     def step_count(self) -> int:
@@ -113,14 +124,14 @@ class SteadyKernels:
         return codes
 
     @cached_property
-    def _texts(self) -> tuple[list[str], Positions]:
+    def by_text(self) -> tuple[list[str], NDArray[np.int32]]:
         """The different names, and for each kernel the position of its own."""
         codes = self._strings.distinct(self.names)
-        return [self._strings.text(code) or "" for code in codes], np.searchsorted(codes, self.names)
+        return [self._strings.text(code) or "" for code in codes], np.searchsorted(codes, self.names).astype(np.int32)
 
     def of_names(self, figure: Callable[[str], float], dtype: DTypeLike = np.int64) -> NDArray[Any]:
         """What a name says of each kernel, asked once for each of the different names."""
-        texts, position = self._texts
+        texts, position = self.by_text
         return np.array([figure(text) for text in texts], dtype)[position]
 
     def named(self, test: Callable[[str], bool]) -> Mask:
@@ -141,7 +152,7 @@ class SteadyKernels:
     @cached_property
     def _matrix_types(self) -> NDArray[np.int8]:
         """Where the name of a matrix kernel says one of the wide types, its number; else -1."""
-        texts, position = self._texts
+        texts, position = self.by_text
         types = np.full(len(texts), -1, np.int8)
         for place in distinct(position[self.is_matrix]).tolist():
             kind = matrix_type(texts[place])
@@ -177,7 +188,7 @@ class SteadyKernels:
         kernels = self._trace[Table.KERNELS]
         if "grid" not in kernels:
             return np.zeros(len(self), np.int64)
-        sides = kernels["grid"][self._work.row[self.operations]]
+        sides = kernels.stored("grid")[self._work.row_at(self.operations)]
         blocks: Ints = np.maximum(sides[:, 0], 0).astype(np.int64)
         for axis in (1, 2):  # one after the other: three columns of 64 bits would lie beside this one
             blocks *= np.maximum(sides[:, axis], 0)
@@ -189,7 +200,7 @@ class SteadyKernels:
         columns = ("registers", "smem_static_bytes", "smem_dynamic_bytes")
         if capability is None or "block" not in kernels or not all(column in kernels for column in columns):
             return np.zeros(len(which), np.int64)
-        row = self._work.row[self.operations[which]]
+        row = self._work.row_at(self.operations[which])
         threads = np.maximum(kernels["block"][row], 0).prod(axis=1)
         needs = (threads, *(kernels[column][row] for column in columns))
         first, number = group(*needs)
@@ -252,7 +263,7 @@ class SteadyKernels:
         return [text or "" for text in self._strings.decode(ranges.codes("name")[meant])], number
 
     def texts(self, which: Positions) -> set[str]:
-        texts, position = self._texts
+        texts, position = self.by_text
         return {texts[number] for number in np.unique(position[which]).tolist()}
 
     @cached_property
@@ -279,13 +290,11 @@ class SteadyKernels:
         mask: Mask = is_among(self.operations, operations)
         return mask
 
-    def places(self, operations: Positions) -> Positions:
+    def places(self, operations: Positions) -> NDArray[np.int32]:
         """Where among them these operations are, each of which is one of them."""
-        return self._place_in_order[np.searchsorted(self.operations[self._place_in_order], operations)]
-
-    @cached_property
-    def _place_in_order(self) -> Positions:
-        return np.argsort(self.operations, kind="stable")
+        place = np.zeros(len(self._work), np.int32)
+        place[self.operations] = np.arange(len(self), dtype=np.int32)
+        return place[operations]
 
     @cached_property
     def page_ns(self) -> Ints:
@@ -364,7 +373,7 @@ class SteadyKernels:
     @cached_property
     def _launches(self) -> tuple[Ints, Positions]:
         """The different names, grids and blocks, and for each kernel the number of its own."""
-        kernels, row = self._trace[Table.KERNELS], self._work.row[self.operations]
+        kernels, row = self._trace[Table.KERNELS], self._work.row_at(self.operations)
         keys = np.column_stack((self.names, kernels["grid"][row], kernels["block"][row]))
         shapes, number = np.unique(keys, axis=0, return_inverse=True)
         return shapes, number.ravel()

@@ -35,6 +35,7 @@ from gpuledger.catalog.range_names import (
     layer_of_range,
     phase_of_kernel,
     phase_of_range,
+    plans_attention,
 )
 from gpuledger.ledger.activity import GRAPH_FAMILY, Activities
 from gpuledger.ledger.device import Device
@@ -42,7 +43,7 @@ from gpuledger.ledger.launched_in import nothing_matches
 from gpuledger.ledger.ranges import innermost
 from gpuledger.records import dataclass
 from gpuledger.regex import NamePattern
-from gpuledger.trace.keys import distinct, group, same
+from gpuledger.trace.keys import by_row, distinct, group, same
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import Rows
@@ -108,7 +109,7 @@ def work_phases(trace: Trace, device: Device, asked: Asked = (), own: Activities
     settle(numbers[told], ToldBy.KERNEL)
     settle(_between(own, phase, *(number[name] for name in (DISPATCH, EXPERTS, COMBINE))), ToldBy.KERNEL)
     instance, layer = launches.around(layer_of_range)
-    rank = group(own.pid)[1].astype(np.int32)
+    rank = by_row(lambda pid: group(pid)[1].astype(np.int32), own.pid)
     if (phase == NOWHERE).any():
         structure = _by_order(trace, own, told)
         settle(numbers[structure[0]], ToldBy.ORDER)
@@ -133,8 +134,9 @@ class _LaunchRanges:
         used = used[used >= 0]
         self._number = np.full(len(device.host.calls) + 1, -1, np.int32)  # the last is for work without a call
         self._number[used] = np.arange(len(used))
-        self._calls = calls = device.host.calls.only("pid", "tid").at(used)
-        begins, ends = calls["start_ns"].min(initial=np.iinfo(np.int64).max), calls["start_ns"].max(initial=0)
+        self._calls, self._used = device.host.calls, used.astype(np.int32)
+        starts = self._calls["start_ns"][self._used]
+        begins, ends = starts.min(initial=np.iinfo(np.int64).max), starts.max(initial=0)
         self._ranges = ranges.where((ranges["end_ns"] >= begins) & (ranges["start_ns"] <= ends))
         self._place = place_of_work(trace, own)
 
@@ -146,13 +148,13 @@ class _LaunchRanges:
         said = self._trace.strings.each(self._ranges.codes("name"), says)
         said = np.append(said, NOWHERE).astype(np.int32)
         telling, around = np.flatnonzero(said != NOWHERE), np.full(len(self._own), NOWHERE, np.int32)
-        if len(telling) and len(self._calls):
+        if len(telling) and len(self._used):
             ranges, calls = self._ranges.at(telling), self._calls
-            inner = innermost(ranges, calls)
+            inner = innermost(ranges, calls, at=self._used)
             alone = np.flatnonzero(inner < 0)
             if len(alone):
-                by_process = [rows.replaced("tid", same(0, len(rows))) for rows in (ranges, calls.at(alone))]
-                inner[alone] = innermost(*by_process)
+                ranges, calls = (rows.replaced("tid", same(0, len(rows))) for rows in (ranges, calls))
+                inner[alone] = innermost(ranges, calls, at=self._used[alone])
             of_call = np.append(np.append(telling, NOWHERE)[inner], NOWHERE).astype(np.int32)
             around = of_call[self._number[self._own.launch]]
         told = said[around]
@@ -179,12 +181,14 @@ def _by_kernel(trace: Trace, own: Activities) -> NDArray[np.int16]:
 def _by_order(trace: Trace, own: Activities, told: NDArray[np.int16]) -> tuple[Numbers, Numbers, Numbers]:
     """For each activity the phase, in PHASES, the layer's instance and its number that the order of its stream says."""
     phase, instance, layer = np.full((3, len(own)), NOWHERE, np.int32)
-    part, back = (trace.strings.each(own.name, says) for says in (_part_of, is_backward))
-    families = (*own.families, PART_OF_NORM, PART_OF_GEMM)
-    family = np.where(part < 0, own.family, len(own.families) + part)
+    part, back = (trace.strings.each(own.name, says, np.int8) for says in (_part_of, is_backward))
+    families = (*own.families, PART_OF_NORM, PART_OF_GEMM, "")  # what plans attention is of no kind
+    family = np.where(part < 0, own.family, np.int16(len(own.families)) + part)
     first, stream = group(own.pid, own.stream)
-    order, layers = np.argsort(stream, kind="stable"), 0
-    for rows in np.split(order, np.cumsum(np.bincount(stream, minlength=len(first)))[:-1]):
+    edges, layers = np.cumsum(np.bincount(stream, minlength=len(first)))[:-1], 0
+    order = np.argsort(stream.astype(np.int32), kind="stable")
+    del part, stream
+    for rows in np.split(order, edges):
         found = LayerStructure(families, family[rows], told[rows], back[rows] > 0)
         phase[rows] = found.phase
         instance[rows] = np.where(found.instance == NOWHERE, NOWHERE, found.instance + layers)
@@ -194,8 +198,9 @@ def _by_order(trace: Trace, own: Activities, told: NDArray[np.int16]) -> tuple[N
 
 
 def _part_of(name: str) -> int:
-    """Whether a kernel is only a part, of a norm or of a GEMM; NOWHERE where it is whole."""
-    return 0 if is_unfused_norm(name) else 1 if is_sum_of_product(name) else NOWHERE
+    """Whether a kernel is only a part, of a norm, of a GEMM or of attention; NOWHERE where it is whole."""
+    parts = (is_unfused_norm, is_sum_of_product, plans_attention)
+    return next((number for number, is_part in enumerate(parts) if is_part(name)), NOWHERE)
 
 
 def _with_streams(own: Activities, rank: Numbers, instance: Numbers) -> Numbers:

@@ -13,7 +13,7 @@ from gpuledger.analyse.gap_summary import GapSummary, gap_summary
 from gpuledger.analyse.inventory import Contents, Missing, about_unclassified, contents, missing
 from gpuledger.analyse.launch_costs import LaunchCosts, launch_costs
 from gpuledger.analyse.memory.figures import MemoryFigures, MemoryUse, memory_figures, memory_use
-from gpuledger.analyse.over_time import StreamsOverTime, queue_delays, stream_use
+from gpuledger.analyse.over_time import StreamsOverTime, stream_use
 from gpuledger.analyse.overlap import WorkOverlap, overlap
 from gpuledger.analyse.ranks.rank import rank_places
 from gpuledger.analyse.step_summary import PhaseTime, phase_times
@@ -24,6 +24,7 @@ from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest
+from gpuledger.trace.sweep import side_by_side
 from gpuledger.trace.tables import Table
 
 if TYPE_CHECKING:
@@ -60,6 +61,15 @@ class ReportAnswer:
     """A profiled run with all that is said of it."""
 
     run: ProfiledRun
+
+    def go_through(self) -> None:
+        """Do on two threads what takes long passes over all work, for a page, which asks for all of it."""
+        device = self.run.main_device
+        side_by_side(
+            len(device.work),
+            lambda: (self.launches, self.contents, self.streams),
+            lambda: (self.ranges, self.flame_trees, self.kernel_times, device.levels),
+        )
 
     @cached_property
     def contents(self) -> Contents:
@@ -157,10 +167,6 @@ class ReportAnswer:
     @cached_property
     def streams(self) -> StreamsOverTime:
         return stream_use(self.run.main_device.work, self.run.window)
-
-    @cached_property
-    def queue_delays(self) -> tuple[tuple[str, int], ...] | NotMeasured:
-        return queue_delays(self.run.main_device)
 
     @cached_property
     def launches(self) -> LaunchCosts:

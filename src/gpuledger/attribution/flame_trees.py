@@ -8,7 +8,7 @@ names. Nodes with the least time are left out; a parent has at least what its ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -27,11 +27,14 @@ from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
-from gpuledger.trace.strings import torch_frame
+from gpuledger.trace.strings import Codes, torch_frame
 from gpuledger.trace.tables import Table
 
 MOST_NODES: Final = 2_500  # of one tree; those with the least are left out
 _LARGEST_GRID: Final = 10_000_000  # pairs of a path and a name that are counted in a place each
+
+_Leaves = tuple[NDArray[Any], NDArray[Any], Ints]
+"""Paths, names, and the time of the work of each pair."""
 
 
 class TreeKind(Enum):
@@ -61,23 +64,77 @@ class FlameTree:
         return len(self.names)
 
 
+class _Kernels:
+    """The work of one GPU, summed up under paths: the leaves of every tree."""
+
+    def __init__(self, trace: Trace, work: Activities) -> None:
+        self.trace, self.work = trace, work
+        self.length_ns = work.end_ns - work.start_ns
+        self.family_of = np.full(int(work.name.max(initial=-1)) + 2, -1, np.int64)
+        """By the code of a name; the last is for graphs, which have none."""
+        self.family_of[work.name] = work.family
+
+    @property
+    def by_name(self) -> tuple[Codes, Ints]:
+        """Each name that occurs, and the time of its work."""
+        time = sweep.fold("sum", self.work.name + np.int32(1), self.length_ns, np.zeros(len(self.family_of), np.int64))
+        place = np.flatnonzero(time)
+        return (place - 1).astype(np.int32), time[place]
+
+    def by_path(self, path: NDArray[Any], outside: int) -> _Leaves:
+        """Each pair of a path and a name that occurs, and the time of its work; what has no path is outside all."""
+        path, name = np.where(path < 0, np.int32(outside), path), self.work.name
+        codes = distinct(name)
+        if not len(codes) or (outside + 1) * len(codes) > _LARGEST_GRID:
+            pair, of_pair = group(path, name)
+            time = sweep.fold("sum", of_pair, self.length_ns, np.zeros(len(pair), np.int64))
+            return path[pair], name[pair], time
+        number_of = np.zeros(int(codes[-1]) + 2, np.int32)  # -1 is the last
+        number_of[codes] = np.arange(len(codes))
+        place = number_of[name] + path * np.int32(len(codes))  # of each pair, so that millions of rows are not sorted
+        time = sweep.fold("sum", place, self.length_ns, np.zeros((outside + 1) * len(codes), np.int64))
+        pairs = np.flatnonzero(time)
+        return pairs // len(codes), codes[pairs % len(codes)], time[pairs]
+
+    def tree(self, kind: TreeKind, paths: NamePaths, names: Sequence[str], host: Ints, leaves: _Leaves) -> FlameTree:
+        """The tree with kernels under the paths that launched them; work outside all is a frame without a name."""
+        path, name, time = leaves
+        own_ns = sweep.fold("sum", path, time, np.zeros(len(paths) + 1, np.int64))
+        kept = np.argsort(-time, kind="stable")[:MOST_NODES]
+        texts = self.trace.strings.decode(name[kept].astype(np.int32))
+        kernels = [label(text) if text else "CUDA graph" for text in texts]
+        families = [
+            self.work.families[family] if family >= 0 else "copy" for family in self.family_of[name[kept]].tolist()
+        ]
+        return _without_smallest(
+            FlameTree(
+                kind,
+                np.concatenate((paths.parent, [-1], path[kept])),
+                (*names, "", *kernels),
+                (*("" for _ in names), "", *families),
+                np.concatenate((host, np.zeros(1 + len(kept), np.int64))),
+                np.concatenate((paths.with_inner(own_ns[:-1]), own_ns[-1:], time[kept])),
+            )
+        )
+
+
 def flame_trees(trace: Trace, device: Device) -> tuple[FlameTree, ...]:
     """Every tree that the profile allows."""
-    ranges = ProgramRanges(trace)
+    ranges, kernels = ProgramRanges(trace), _Kernels(trace, device.work.of(device.gpu))
     nests = {
         TreeKind.RANGES: ranges.annotations,
         TreeKind.OPERATORS: ranges.operators,
         TreeKind.FUNCTIONS: ranges.functions,
     }
     trees = [
-        _range_tree(kind, nest, trace, device)
+        _range_tree(kind, nest, device, kernels)
         for kind, nest in nests.items()
         if len(nest) or (trace.places is not None and kind is TreeKind.RANGES)
     ]
-    trees += _stack_trees(trace, device)
-    whole = int((device.work.of(device.gpu).end_ns - device.work.of(device.gpu).start_ns).sum())
+    trees += _stack_trees(device, kernels)
+    whole = int(kernels.length_ns.sum())
     named = max((_named_ns(tree) for tree in trees), default=0)
-    families = [_family_tree(trace, device)]
+    families = [_family_tree(kernels)]
     trees = [*trees, *families] if 2 * named >= whole else [*families, *trees]  # the most telling first
     return tuple(tree for tree in (*_idle_tree(trace, device), *trees) if len(tree))
 
@@ -91,14 +148,14 @@ def _named_ns(tree: FlameTree) -> int:
     )
 
 
-def _family_tree(trace: Trace, device: Device) -> FlameTree:
+def _family_tree(kernels: _Kernels) -> FlameTree:
     """Kernels by what they do, and copies."""
-    work = device.work.of(device.gpu)
-    names = [*work.families, "copy"]
-    paths = NamePaths(np.full(len(names), -1), np.arange(len(names)))
-    path = paths.of_row[np.where(work.family < 0, len(names) - 1, work.family)]
-    shown = [names[name] for name in paths.name.tolist()]
-    return _with_kernels(TreeKind.FAMILIES, paths, shown, np.zeros(len(paths), np.int64), path, work, trace)
+    families = [*kernels.work.families, "copy"]
+    paths = NamePaths(np.full(len(families), -1), np.arange(len(families)))
+    names, time = kernels.by_name
+    path = paths.of_row[np.where(kernels.family_of[names] < 0, len(families) - 1, kernels.family_of[names])]
+    shown = [families[name] for name in paths.name.tolist()]
+    return kernels.tree(TreeKind.FAMILIES, paths, shown, np.zeros(len(paths), np.int64), (path, names, time))
 
 
 def _idle_tree(trace: Trace, device: Device) -> Iterator[FlameTree]:
@@ -116,9 +173,9 @@ def _idle_tree(trace: Trace, device: Device) -> Iterator[FlameTree]:
         )
 
 
-def _range_tree(kind: TreeKind, ranges: NamedNest, trace: Trace, device: Device) -> FlameTree:
+def _range_tree(kind: TreeKind, ranges: NamedNest, device: Device, kernels: _Kernels) -> FlameTree:
     paths = NamePaths(ranges.nest.parent, ranges.name_of)
-    host, work = device.host, device.work.of(device.gpu)
+    host, work, trace = device.host, kernels.work, kernels.trace
     is_every_range = kind is TreeKind.RANGES and len(ranges) == len(host.ranges)
     around = host.range_of_call if is_every_range else innermost(ranges.rows, host.calls)
     path_of_call = np.append(paths.of_row.astype(np.int32)[around], np.int32(-1))  # the last: what no call launched
@@ -131,18 +188,19 @@ def _range_tree(kind: TreeKind, ranges: NamedNest, trace: Trace, device: Device)
         whole[placed.of_base[:-1]] = host_ns
         paths, texts, host_ns, path = placed.paths, placed.names, whole, placed.of_work
     names = [texts[name] for name in paths.name.tolist()]
-    return _with_kernels(kind, paths, names, host_ns, path, work, trace)
+    return kernels.tree(kind, paths, names, host_ns, kernels.by_path(path, len(paths)))
 
 
-def _stack_trees(trace: Trace, device: Device) -> Iterator[FlameTree]:
+def _stack_trees(device: Device, kernels: _Kernels) -> Iterator[FlameTree]:
     """Stacks of calls, with host time of the calls and GPU time of what they launched; and stacks of samples."""
-    calls, work = device.host.calls, device.work.of(device.gpu)
+    calls, trace = device.host.calls, kernels.trace
     if (calls["stack"] >= 0).any():
         paths, names, of_stack = _stack_paths(trace, calls["stack"])
         of_call = np.append(of_stack[calls["stack"]], -1)
         own = sweep.fold("sum", of_call[:-1], calls.duration_ns, np.zeros(len(paths), np.int64))
         host_ns = paths.with_inner(own)
-        yield _with_kernels(TreeKind.CALL_STACKS, paths, names, host_ns, of_call[work.launch], work, trace)
+        path = of_call[kernels.work.launch]
+        yield kernels.tree(TreeKind.CALL_STACKS, paths, names, host_ns, kernels.by_path(path, len(paths)))
     samples = trace[Table.SAMPLES]
     python = samples.where(samples.codes("source") == samples.strings.code("python"))
     samples = python if len(python) else samples
@@ -169,49 +227,6 @@ def _stack_paths(trace: Trace, stack: Ints) -> tuple[NamePaths, list[str], Posit
     of_stack = np.full(len(trace.stacks) + 1, -1, np.intp)
     of_stack[used] = np.where(lengths > 0, paths.of_row[ends - 1], -1)
     return paths, [text or "?" for text in trace.strings.decode(paths.name.astype(np.int32))], of_stack
-
-
-def _with_kernels(
-    kind: TreeKind, paths: NamePaths, names: list[str], host: Ints, path: NDArray[Any], work: Activities, trace: Trace
-) -> FlameTree:
-    """The tree with kernels under the paths that launched them; work outside all paths is a frame without a name."""
-    length_ns, outside = work.end_ns - work.start_ns, len(paths)
-    path = np.where(path < 0, np.int32(outside), path)
-    own_ns = sweep.fold("sum", path, length_ns, np.zeros(outside + 1, np.int64))
-    leaf_path, leaf_name, leaf_ns = _by_path_and_name(path, work.name, length_ns, outside + 1)
-    kept = np.argsort(-leaf_ns, kind="stable")[:MOST_NODES]
-    family_of = np.full(int(work.name.max(initial=-1)) + 2, -1, np.int64)  # the last is for graphs, which have no name
-    family_of[work.name] = work.family
-    names_kept = leaf_name[kept]
-    kernels = [label(text) if text else "CUDA graph" for text in trace.strings.decode(names_kept.astype(np.int32))]
-    families = [work.families[family] if family >= 0 else "copy" for family in family_of[names_kept].tolist()]
-    return _without_smallest(
-        FlameTree(
-            kind,
-            np.concatenate((paths.parent, [-1], leaf_path[kept])),
-            (*names, "", *kernels),
-            (*("" for _ in names), "", *families),
-            np.concatenate((host, np.zeros(1 + len(kept), np.int64))),
-            np.concatenate((paths.with_inner(own_ns[:-1]), own_ns[-1:], leaf_ns[kept])),
-        )
-    )
-
-
-def _by_path_and_name(
-    path: NDArray[Any], name: NDArray[Any], length_ns: Ints, paths: int
-) -> tuple[Ints, NDArray[Any], Ints]:
-    """Each pair of a path and a name that occurs, and the time of its work."""
-    codes = distinct(name)
-    if not len(codes) or paths * len(codes) > _LARGEST_GRID:
-        pair, of_pair = group(path, name)
-        time = sweep.fold("sum", of_pair, length_ns, np.zeros(len(pair), np.int64))
-        return path[pair], name[pair], time
-    number_of = np.zeros(int(codes[-1]) + 2, np.int32)  # -1 is the last
-    number_of[codes] = np.arange(len(codes))
-    place = number_of[name] + path * np.int32(len(codes))  # of each pair, so that millions of rows are not sorted
-    time = sweep.fold("sum", place, length_ns, np.zeros(paths * len(codes), np.int64))
-    pairs = np.flatnonzero(time)
-    return pairs // len(codes), codes[pairs % len(codes)], time[pairs]
 
 
 def _without_smallest(tree: FlameTree) -> FlameTree:

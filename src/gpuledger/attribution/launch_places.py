@@ -21,7 +21,7 @@ from gpuledger.ledger.ranges import calls_in_ranges, innermost, spans_of_time, t
 from gpuledger.records import dataclass
 from gpuledger.regex import NamePattern
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, distinct, group
+from gpuledger.trace.keys import Positions, distinct, group, same, take
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, parents
 from gpuledger.trace.statistics import median
@@ -30,9 +30,9 @@ from gpuledger.trace.strings import NO_TEXT
 
 def place_of_work(trace: Trace, work: Activities) -> Positions:
     """For each activity the position of its place in the trace's places; -1 for none."""
-    place = np.full(len(work), -1, np.intp)
     if trace.places is None:
-        return place
+        return same(-1, len(work), np.intp)
+    place = np.full(len(work), -1, np.intp)
     is_copy = work.state == State.COPY
     is_kernel = ~is_copy & (work.name != NO_TEXT)  # what has no name is a whole graph
     place[is_copy] = trace.places.of_copy[work.row[is_copy]]
@@ -136,12 +136,14 @@ def launched_inside(trace: Trace, device: Device, chosen: Positions, pattern: st
 def _by_range(trace: Trace, device: Device, chosen: Positions) -> LaunchPlaces:
     ranges = spans_of_time(trace)
     call = device.work.launch[chosen]
-    launched = call >= 0
+    launched = np.flatnonzero(call >= 0).astype(np.int32)
+    call = call[launched].astype(np.int32)
     inner = np.full(len(chosen), -1, np.int32)
-    inner[launched] = innermost(ranges, device.host.calls.only("pid", "tid").at(call[launched]))
+    inner[launched] = innermost(ranges, device.host.calls, at=call)
     texts, name_of = trace.strings.kinds(ranges.codes("name"), lambda text: text or "?")
     base = NamePaths(parents(ranges["start_ns"], ranges["end_ns"], thread(ranges)), name_of)
-    place = place_of_work(trace, device.work)[chosen]
+    place = take(place_of_work(trace, device.work), chosen)
+    del call, launched
     first, number = group(inner, place)  # launches of one range are of one place
     placed = placed_paths(trace, base, texts, base.of_row[inner[first]], place[first])
     folded: dict[str, int] = {}

@@ -115,6 +115,8 @@ PEAKS: Final = (
     _gpu(r"\bRTX 3080$", 68, 0.76, (0.47, 29.8, 29.8), (None, 29.8, 29.8, 59.5, 59.5, None, 238)),
     # NVIDIA Ampere GA102 GPU Architecture whitepaper (2020), appendix A, RTX 3090, FP32 accumulate. Seen: all
     _gpu(r"\bRTX 3090$", 82, 0.936, (0.56, 35.6, 35.6), (None, 35.6, 35.6, 71, 71, None, 284)),
+    # NVIDIA product page (2022), RTX 3050 8 GB: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 3050$", 20, 0.224, (None, 9.1, 9.1), (None, 9.1, 9.1, 18.2, 18.2, None, 72.8)),
     # NVIDIA product page (2021), RTX 3060: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 3060$", 28, 0.36, (0.2, 12.7, 12.7), (None, 12.7, 12.7, 25.4, 25.4, None, 101.6)),
     # NVIDIA product page (2021), RTX 3060 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
@@ -196,6 +198,10 @@ PEAKS: Final = (
     # NVIDIA RTX Blackwell GPU Architecture whitepaper (2025), RTX 5090 with FP32 accumulate; plain FP64 by rates.
     # Seen: all but TF32; recalled: TF32
     _gpu(r"\bRTX 5090$", 170, 1.792, (1.64, 104.8, 104.8), (None, 104.8, 104.8, 209.5, 209.5, 419, 838)),
+    # NVIDIA product page (2025), RTX 5050: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 5050$", 20, 0.32, (0.21, 13.2, 13.2), (None, 13.2, 13.2, 26.3, 26.3, 52.7, 105.3)),
+    # NVIDIA product page (2025), RTX 5060: FP32 by cores and boost clock, the rest by rates. Recalled: all
+    _gpu(r"\bRTX 5060$", 30, 0.448, (0.3, 19.2, 19.2), (None, 19.2, 19.2, 38.4, 38.4, 76.7, 153.4)),
     # NVIDIA product page (2025), RTX 5060 Ti: FP32 by cores and boost clock, the rest by rates. Recalled: all
     _gpu(r"\bRTX 5060 Ti$", 36, 0.448, (0.37, 23.7, 23.7), (None, 23.7, 23.7, 47.4, 47.4, 94.8, 189.6)),
     # NVIDIA product page (2025), RTX 5070: FP32 by cores and boost clock, the rest by rates. Recalled: all

@@ -252,9 +252,12 @@ def label(name: str) -> str:
 
 
 def cut_label(text: str, letters: int = 48) -> str:
-    """A label for a sentence: cut in the middle where it has more letters."""
-    end = letters * 2 // 5
-    return text if len(text) <= letters else f"{text[: letters - end - 1]}…{text[-end:]}"
+    """A label for a sentence: cut in the middle where it has more letters; one that is cut already, at that place."""
+    if len(text) <= letters:
+        return text
+    last = len(text.rpartition("…")[2])
+    end = last if 0 < last <= letters // 2 else letters * 2 // 5
+    return f"{text[: letters - end - 1].rstrip('…')}…{text[-end:].lstrip('…')}"
 
 
 EXACT, FUNCTION, FAMILY, NONE = LEVELS = ("exact", "function", "family", "none")

@@ -138,6 +138,9 @@ is_unfused_norm: Final = name_matcher(r"rsqrt", words=("rsqrt",))
 is_sum_of_product: Final = name_matcher(r"split_?k_?reduce|mul_mat\w*_fixup", words=("splitk", "split_k", "fixup"))
 """Whether a kernel only sums up the parts of a GEMM that ran before it."""
 
+plans_attention: Final = name_matcher(r"prepare_varlen_num_blocks", words=("prepare_varlen",))
+"""Whether a kernel only counts blocks for attention: FlashAttention 3, in vLLM once for all layers of a step."""
+
 is_matrix_vector: Final = name_matcher(r"gemv|mul_mat_vec", words=("gemv", "mul_mat_vec"))
 """Whether a kernel multiplies a matrix with a vector, or with a few: cuBLAS, llama.cpp, candle."""
 

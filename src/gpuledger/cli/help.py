@@ -7,6 +7,7 @@ documentation, which a test keeps the same.
 from __future__ import annotations
 
 from importlib.resources import files
+from shutil import get_terminal_size
 
 import click
 
@@ -39,7 +40,9 @@ def matching(words: str) -> list[tuple[str, str]]:
 
     scored = [(score(*pair), -place, pair) for place, pair in enumerate(known)]
     most = max((hits for hits, *_ in scored), default=0)
-    return [pair for hits, _, pair in sorted(scored, reverse=True) if hits == most and hits][:_MOST]
+    best = [pair for hits, _, pair in sorted(scored, reverse=True) if hits == most and hits]
+    of_verb = {command.split()[1]: (question, command) for question, command in reversed(best)}
+    return [pair for pair in best if pair in of_verb.values() or len(pair[1].split()) > 2][:_MOST]
 
 
 def _alike(word: str, other: str) -> bool:
@@ -68,4 +71,4 @@ def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
             f"no question with these words; `gpuledger help` lists the {len(VERBS)} verbs by question."
         )
     for question, command_line in found:
-        click.echo(f"{question}\n  {command_line}")
+        click.echo(f"{click.wrap_text(question, get_terminal_size().columns)}\n  {command_line}")

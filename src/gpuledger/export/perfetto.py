@@ -11,7 +11,6 @@ by columns: numbers in, many messages out, with no work in Python for each field
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -272,12 +271,24 @@ class PerfettoWriter:
 
 def _chunks(records: Records, position: Positions, is_end: Mask) -> Iterator[slice]:
     """Stretches of events of about the same cost."""
-    cost = np.ones(len(position), np.int64)
-    if records.flows is not None:
-        cost += np.where(is_end, 0, records.flows.take(position))
-    chunk = (np.cumsum(cost) - 1) // CHUNK
-    edges = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(position)]
-    return (slice(first, last) for first, last in pairwise(edges) if last > first)
+    begin = done = before = 0
+    for first in range(0, len(position), _AT_ONCE):
+        part = position[first : first + _AT_ONCE]
+        cost = np.ones(len(part), np.int64)
+        if records.flows is not None:
+            cost += np.where(is_end[first : first + _AT_ONCE], 0, records.flows.take(part))
+        chunk = (done + np.cumsum(cost) - 1) // CHUNK
+        for edge in (first + np.flatnonzero(np.diff(chunk, prepend=before))).tolist():
+            if edge > begin:
+                yield slice(begin, edge)
+            begin = edge
+        done, before = done + int(cost.sum()), int(chunk[-1])
+    if len(position) > begin:
+        yield slice(begin, len(position))
+
+
+_AT_ONCE: Final = 1 << 18
+"""Events whose cost is summed up at a time."""
 
 
 def _packet(content: bytes) -> bytes:

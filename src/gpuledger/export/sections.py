@@ -48,6 +48,7 @@ from gpuledger.records import dataclass, replace
 from gpuledger.replay.critical_path import PathPart, critical_path
 from gpuledger.replay.scenario import ENOUGH_FOLLOWED, Scenario, scenarios
 from gpuledger.selection import Selection
+from gpuledger.trace.keys import leave_out, same
 from gpuledger.trace.model import Note, Severity, Trace
 from gpuledger.trace.spans import Ints, Span, covered
 from gpuledger.trace.strings import NO_TEXT
@@ -94,7 +95,10 @@ class TimelineInput:
 def scene(trace: Trace, name: str, wanted: Selection, prefix: str = "", offset_ns: int = 0) -> TimelineInput:
     """Analyse a trace that was read whole, as far as there is anything to analyse."""
     worked = any((trace[table].duration_ns > 0).any() for table in ON_GPU)
-    return TimelineInput(trace, diagnose(trace, name, wanted) if worked else None, wanted, prefix, offset_ns)
+    report = diagnose(trace, name, wanted) if worked else None
+    for device in () if report is None else report.devices:
+        device.forget()
+    return TimelineInput(trace, report, wanted, prefix, offset_ns)
 
 
 def earliest_ns(trace: Trace) -> int:
@@ -113,18 +117,18 @@ def sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[TimelineS
 def _sections(scene: TimelineInput, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
     trace = scene.trace
     host, gpu = _host_rows(scene), _gpu_rows(scene)
-    call = launching_call(gpu.column("pid"), gpu.column("correlation"), host.cuda)
+    call = launching_call(gpu.column("pid"), gpu.column("correlation"), host.cuda).astype(np.int32)
     arrows, arrow = _arrows(call, len(host.cuda), numbers)
     tracks, records = host_side(trace, host, arrows, numbers, scene.prefix)
     starts = (records.start_ns, gpu.column("start_ns"))
     began = min((int(start.min()) for start in starts if len(start)), default=0)
     yield TimelineSection(tuple(tracks), records)
-    del records, tracks, starts
+    del records, tracks, starts, arrows
     gpus = {*np.unique(gpu.column("gpu")).tolist(), *(device.gpu for device in scene.devices)}
     groups = gpu_groups(trace, sorted(gpus), numbers, scene.prefix)
     tracks, records = gpu_side(trace, gpu, groups, _around(scene, host, call), arrow, numbers, scene.wanted.families)
     yield TimelineSection((*groups.values(), *tracks), records)
-    del records, tracks
+    del records, tracks, call, arrow
     for model in scenarios(trace, scene.devices, enough=ENOUGH_FOLLOWED):
         above = groups[model.device.gpu]
         yield from _books(scene, model.device, above, numbers)
@@ -164,27 +168,28 @@ def _inside(rows: Rows, window: Span | None) -> Rows:
     return rows.where((rows["start_ns"] <= window.end_ns) & (rows["end_ns"] >= window.start_ns))
 
 
-def _arrows(call: Ints, calls: int, numbers: UniqueNumbers) -> tuple[Arrows, Ints]:
+def _arrows(call: NDArray[np.int32], calls: int, numbers: UniqueNumbers) -> tuple[Arrows, Ints]:
     """Which arrows each call begins, in a row; and which one ends at each activity."""
     launched = np.flatnonzero(call >= 0)
-    launched = launched[np.argsort(call[launched], kind="stable")]
+    launched = launched[np.argsort(call[launched], kind="stable")].astype(np.int32)
     first = numbers.arrows(len(launched))
     arrow = np.zeros(len(call), np.int64)
-    arrow[launched] = first + np.arange(len(launched))
-    count = np.bincount(call[launched], minlength=calls).astype(np.int64)
-    begins = first + np.cumsum(count) - count
-    return Arrows(np.where(count > 0, begins, 0), count), arrow
+    arrow[launched] = np.arange(first, first + len(launched))
+    count = np.bincount(call[launched], minlength=calls).astype(np.int32)
+    begins = np.cumsum(count, dtype=np.int64)
+    begins += first - count
+    begins[count == 0] = 0
+    return Arrows(begins, count), arrow
 
 
-def _around(scene: TimelineInput, host: HostRows, call: Ints) -> Ints:
+def _around(scene: TimelineInput, host: HostRows, call: NDArray[np.int32]) -> NDArray[np.int32]:
     """The name of the innermost range that each activity was launched in; -1 for none."""
-    ranges = spans_of_time(scene.trace)
-    launching, number = np.unique(call, return_inverse=True)
-    names = np.full(len(launching), NOT_RECORDED, np.int64)
-    known = launching >= 0
-    inner = innermost(ranges, host.cuda.at(launching[known]))
-    names[known] = np.append(ranges.codes("name"), NOT_RECORDED)[inner]
-    return names[number.reshape(-1)]
+    ranges, launching = spans_of_time(scene.trace), leave_out(call, np.array([-1]))
+    names = np.full(len(host.cuda) + 1, NOT_RECORDED, np.int32)  # the last is for what no call launched
+    inner = innermost(ranges, host.cuda, at=launching)
+    names[launching] = np.append(ranges.codes("name"), np.int32(NOT_RECORDED))[inner]
+    around: NDArray[np.int32] = names[call]
+    return around
 
 
 def _books(scene: TimelineInput, device: Device, above: Track, numbers: UniqueNumbers) -> Iterator[TimelineSection]:
@@ -276,12 +281,12 @@ def in_a_row(
     return Records(
         start_ns=start_ns,
         end_ns=end_ns,
-        track=np.full(count, track) if isinstance(track, int) else track,
-        rank=np.arange(count),
+        track=same(track, count) if isinstance(track, int) else track,
+        rank=np.arange(count, dtype=np.int32),
         titles=titles,
-        title=title.astype(np.int64),
+        title=title.astype(np.int32),
         categories=(category,),
-        category=np.zeros(count, np.int64),
+        category=same(0, count),
         instant=np.full(count, instant),
         arguments=arguments,
     )

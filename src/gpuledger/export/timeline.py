@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import is_among
+from gpuledger.trace.keys import is_among, take
 from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.tables import NOT_RECORDED
 
+Numbers = NDArray[np.signedinteger]
 LONGEST_TITLE: Final = 500  # a longer title is cut; the whole text is then an argument
 NAMELESS: Final = "(no name)"  # the title of what has none
 
@@ -87,12 +88,12 @@ class Records:
 
     start_ns: Ints
     end_ns: Ints  # never before the start
-    track: Ints  # the uuid of each one's track
-    rank: Ints  # the order on its track of what begins at one instant: the outer before the inner
+    track: Numbers  # the uuid of each one's track
+    rank: Numbers  # the order on its track of what begins at one instant: the outer before the inner
     titles: Sequence[str]
-    title: Ints
+    title: Numbers
     categories: Sequence[str]
-    category: Ints
+    category: Numbers
     instant: NDArray[np.bool_]
     arguments: tuple[Argument, ...] = ()
     first_flow: ArgumentColumn | None = None
@@ -181,11 +182,11 @@ _AT_ONCE: Final = 65_536
 _NEVER: Final = 1 << 64
 
 
-def separate_lanes(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]:
+def separate_lanes(start_ns: Ints, end_ns: Ints, group: Numbers) -> tuple[Numbers, Numbers]:
     """For each record the lane among those of its group, on which nothing overlaps, and its rank in time."""
-    order = np.lexsort((end_ns, start_ns, group))
-    lane, rank = np.zeros(len(order), np.int64), np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
+    order = np.lexsort((end_ns, start_ns, group)).astype(np.int32)
+    lane, rank = np.zeros((2, len(order)), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
     for run in _runs(group[order]):
         members = order[run]
         begin, reach = start_ns[members], furthest(end_ns[members])
@@ -197,7 +198,7 @@ def separate_lanes(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Int
     return lane, rank
 
 
-def _runs(sorted_group: Ints) -> Iterator[slice]:
+def _runs(sorted_group: Numbers) -> Iterator[slice]:
     edges = np.flatnonzero(np.diff(sorted_group)) + 1
     bounds = [0, *edges.tolist(), len(sorted_group)]
     return (slice(first, last) for first, last in pairwise(bounds) if last > first)
@@ -241,14 +242,14 @@ def _pairs(start: Ints, end: Ints) -> Iterator[tuple[int, int]]:
     return chain.from_iterable(zip(start[part].tolist(), end[part].tolist(), strict=True) for part in parts)
 
 
-def nested_lanes(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]:
+def nested_lanes(start_ns: Ints, end_ns: Ints, group: Numbers) -> tuple[Numbers, Numbers]:
     """For each record the lane among those of its group, and its rank: of what begins at once, the longer one first.
 
     Records with the same bounds keep their order, the first outermost.
     """
-    order = np.lexsort((-end_ns, start_ns, group))
-    lane, rank = np.zeros(len(order), np.int64), np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
+    order = np.lexsort((-end_ns, start_ns, group)).astype(np.int32)
+    lane, rank = np.zeros((2, len(order)), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
     crosses = _crossing(start_ns, end_ns, group, rank)
     order = order[is_among(group[order], group[crosses])]
     for run in _runs(group[order]):
@@ -262,7 +263,7 @@ def nested_lanes(start_ns: Ints, end_ns: Ints, group: Ints) -> tuple[Ints, Ints]
     return lane, rank
 
 
-def _crossing(start_ns: Ints, end_ns: Ints, group: Ints, rank: Ints) -> NDArray[np.bool_]:
+def _crossing(start_ns: Ints, end_ns: Ints, group: Numbers, rank: Numbers) -> NDArray[np.bool_]:
     """Records that cross others: of those that touch one another some, where any does.
 
     Told one after the other, what nests ends at the depth that it began at: the first that crosses another does not.
@@ -306,22 +307,35 @@ def _nesting_lanes(start: Ints, end: Ints) -> NDArray[np.int64]:
 
 
 def events(
-    start_ns: Ints, end_ns: Ints, track: Ints, rank: Ints, instant: NDArray[np.bool_]
+    start_ns: Ints, end_ns: Ints, track: Numbers, rank: Numbers, instant: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     """The order in which beginnings and ends of records are written, track by track: positions, and which are ends.
 
     At one instant come first the ends of what began earlier, the inner before the outer; then what begins, the outer
     before the inner, and a record of no length ends at once. An instant has no end.
     """
+    positions, ends = [np.empty(0, np.int32)], [np.empty(0, np.bool_)]
+    order = np.argsort(track, kind="stable").astype(np.int32)
+    for run in _runs(take(track, order)):
+        rows = order[run]
+        position, is_end = _events_of_track(
+            take(start_ns, rows), take(end_ns, rows), take(rank, rows).astype(np.int64), take(instant, rows)
+        )
+        positions.append(take(rows, position))
+        ends.append(is_end)
+    del order
+    return np.concatenate(positions), np.concatenate(ends)
+
+
+def _events_of_track(
+    start_ns: Ints, end_ns: Ints, rank: Ints, instant: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     count = len(start_ns)
-    lasting = np.flatnonzero((end_ns > start_ns) & ~instant)
-    brief = np.flatnonzero((end_ns <= start_ns) & ~instant)
-    position = np.concatenate((np.arange(count), lasting, brief)).astype(np.int32)
-    time = np.concatenate((start_ns, end_ns[lasting], start_ns[brief]))
-    place = np.concatenate((2 * rank, -2 * (rank[lasting] + 1), 2 * rank[brief] + 1))
-    if 2 * count < np.iinfo(np.int32).max:
-        place = place.astype(np.int32)
+    lasting = np.flatnonzero((end_ns > start_ns) & ~instant).astype(np.int32)
+    brief = np.flatnonzero((end_ns <= start_ns) & ~instant).astype(np.int32)
+    position = np.concatenate((np.arange(count, dtype=np.int32), lasting, brief))
+    time = np.concatenate((start_ns, take(end_ns, lasting), take(start_ns, brief)))
+    place = np.concatenate((2 * rank, -2 * (take(rank, lasting) + 1), 2 * take(rank, brief) + 1))
     del lasting, brief
-    order = np.lexsort((place, time, track.astype(np.int32)[position]))
-    del place, time
+    order = np.lexsort((place, time))
     return position[order], order >= count

@@ -27,7 +27,7 @@ from gpuledger.export.timeline import (
     separate_lanes,
 )
 from gpuledger.ledger.activity import short_function_name
-from gpuledger.trace.keys import group
+from gpuledger.trace.keys import by_row, group, one_after_another, same
 from gpuledger.trace.model import Trace, os_pid
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Rows
@@ -50,7 +50,7 @@ class Arrows(NamedTuple):
     """Which arrows each CUDA call begins: the first one's number, 0 for none, and how many."""
 
     first: Ints
-    counts: Ints
+    counts: NDArray[np.int32]
 
 
 def _argument_column(tables: Sequence[Rows], *parts: NDArray[Any] | None, absent: int = NOT_RECORDED) -> ArgumentColumn:
@@ -65,19 +65,22 @@ def host_side(
     """Tracks of all processes and threads, and what they did."""
     start = np.concatenate([table["start_ns"] for table in rows])
     end = np.maximum(start, np.concatenate([table["end_ns"] for table in rows]))
-    pid, tid = (np.concatenate([table[name] for table in rows]) for name in ("pid", "tid"))
-    first, thread = group(pid, tid)
+    owners = [one_after_another([table[name] for table in rows]) for name in ("pid", "tid")]
+    first, thread_of = group(*owners)
+    pids, tids = (owner[first].tolist() for owner in owners)
+    tracks, uuids = _threads(trace, pids, tids, numbers, prefix)
+    thread = thread_of.astype(np.int32)
+    del owners, thread_of
     kind = np.concatenate(  # which of a thread's tracks each record is for
         (
-            np.where(_is_kind(rows.ranges, "start_end"), _STARTED, _STACKED),
-            np.full(len(rows.cuda) + len(rows.others), _STACKED),
-            np.full(len(rows.overheads), _PROFILER),
+            np.where(_is_kind(rows.ranges, "start_end"), _STARTED, _STACKED).astype(np.int8),
+            same(_STACKED, len(rows.cuda) + len(rows.others), np.int8),
+            same(_PROFILER, len(rows.overheads), np.int8),
         )
     )
-    lane, rank = nested_lanes(start, end, thread * len(_UNDER) + kind)
-    tracks, uuids = _threads(trace, pid[first].tolist(), tid[first].tolist(), numbers, prefix)
+    lane, rank = nested_lanes(start, end, thread * np.int32(len(_UNDER)) + kind)
     place, of_place = group(thread, kind, lane)
-    track = np.empty(len(place), np.int64)
+    track = np.empty(len(place), np.int32)
     for index, row in enumerate(place.tolist()):
         own, kind_of_track = tracks[uuids[int(thread[row])]], int(kind[row])
         uuid = own.uuid
@@ -86,16 +89,18 @@ def host_side(
             uuid = lane_track.uuid
             tracks[uuid] = lane_track
         track[index] = uuid
+    track_of = track[of_place]
+    del thread, kind, lane, of_place
     names = [(table, "name", short_function_name if table is rows.cuda else str) for table in rows]
     titles, title = _kinds_of_all(names)  # a CUDA function without its version, as NVIDIA shows it
     origins = ((rows.ranges, "kind"), (rows.cuda, "layer"), (rows.others, "layer"))
     categories, category = _kinds_of_all([(table, column, lambda text: text or "unknown") for table, column in origins])
-    category = np.concatenate((category, np.full(len(rows.overheads), len(categories))))
+    category = np.concatenate((category, np.full(len(rows.overheads), len(categories), np.int32)))
     mark = _is_kind(rows.ranges, "mark") & (rows.ranges.duration_ns <= 0)
     return list(tracks.values()), Records(
         start_ns=start,
         end_ns=end,
-        track=track[of_place],
+        track=track_of,
         rank=rank,
         titles=as_titles(titles),
         title=title,
@@ -141,13 +146,13 @@ def _threads(
     return tracks, uuids
 
 
-def _kinds_of_all(columns: Iterable[tuple[Rows, str, Callable[[str], str]]]) -> tuple[list[str], Ints]:
+def _kinds_of_all(columns: Iterable[tuple[Rows, str, Callable[[str], str]]]) -> tuple[list[str], NDArray[np.int32]]:
     """The texts of several tables' columns, spelled by its function; and each row's position."""
     texts: list[str] = []
     numbers = []
     for table, column, spelled in columns:
         names, number = table.strings.kinds(table.codes(column), spelled)
-        numbers.append(number + len(texts))
+        numbers.append(number.astype(np.int32) + np.int32(len(texts)))
         texts += names
     return texts, np.concatenate(numbers)
 
@@ -188,7 +193,7 @@ class GpuRows(NamedTuple):
     graphs: Rows
 
     def column(self, name: str) -> Ints:
-        return np.concatenate([table[name].astype(np.int64) for table in self])
+        return one_after_another([by_row(lambda values: values.astype(np.int64), table[name]) for table in self])
 
 
 def gpu_groups(trace: Trace, gpus: Sequence[int], numbers: UniqueNumbers, prefix: str) -> dict[int, Track]:
@@ -206,7 +211,7 @@ def gpu_side(
     trace: Trace,
     rows: GpuRows,
     groups: dict[int, Track],
-    around: Ints,
+    around: NDArray[np.int32],
     arrow: Ints,
     numbers: UniqueNumbers,
     families: tuple[tuple[str, str], ...],
@@ -219,13 +224,17 @@ def gpu_side(
     start = rows.column("start_ns")
     end = np.maximum(start, rows.column("end_ns"))
     keys = [rows.column(name) for name in ("gpu", "pid", "context", "stream")]
-    first, stream = group(*keys)
+    first, stream_of = group(*keys)
+    owners = list(zip(*(key[first].tolist() for key in keys), strict=True))
+    stream = stream_of.astype(np.int32)
+    del keys, stream_of
     lane, rank = separate_lanes(start, end, stream)
-    names = _stream_names(list(zip(*(key[first].tolist() for key in keys), strict=True)))
+    names = _stream_names(owners)
     place, of_place = group(stream, lane)
     tracks = []
     for row in place.tolist():
-        above, index = groups[int(keys[0][row])], int(stream[row])
+        index = int(stream[row])
+        above = groups[owners[index][0]]
         order = 100 + index  # streams come after everything else that is shown of a GPU
         tracks.append(numbers.track_under(above, TrackKind.SLICES, names[index], order))
     work = ((rows.kernels, "name", label), (rows.copies, "kind", lambda text: text or "Copy"))
@@ -236,13 +245,13 @@ def gpu_side(
     return tracks, Records(
         start_ns=start,
         end_ns=end,
-        track=np.array([track.uuid for track in tracks], np.int64)[of_place],
+        track=np.array([track.uuid for track in tracks], np.int32)[of_place],
         rank=rank,
         titles=as_titles([*titles, *(f"graph {number}" for number in graphs.tolist())]),
-        title=np.concatenate((title, graph.reshape(-1) + len(titles))),
+        title=np.concatenate((title, (graph.reshape(-1) + len(titles)).astype(np.int32))),
         categories=("kernel", "copy", "memset", "graph"),
         category=np.concatenate(
-            (np.zeros(len(rows.kernels), np.int64), np.where(cleared, 2, 1), np.full(len(rows.graphs), 3))
+            (np.zeros(len(rows.kernels), np.int8), np.where(cleared, 2, 1), np.full(len(rows.graphs), 3)), dtype=np.int8
         ),
         instant=np.zeros(len(start), np.bool_),
         arguments=_gpu_arguments(trace, rows, around, families),
@@ -269,7 +278,7 @@ def _stream_names(streams: Sequence[tuple[int, int, int, int]]) -> list[str]:
 
 
 def _gpu_arguments(
-    trace: Trace, rows: GpuRows, around: Ints, families: tuple[tuple[str, str], ...]
+    trace: Trace, rows: GpuRows, around: NDArray[np.int32], families: tuple[tuple[str, str], ...]
 ) -> tuple[Argument, ...]:
     kernels, copies, graphs = rows
     texts = trace.strings.texts
@@ -277,9 +286,9 @@ def _gpu_arguments(
     column = partial(_argument_column, rows)
 
     def of_kernels(name: str) -> ArgumentColumn:
-        return column(kernels[name], None, None)
+        return column(kernels.stored(name), None, None)
 
-    shapes = [(name, *_triples(kernels[name])) for name in ("grid", "block")]
+    shapes = [(name, *_triples(kernels.stored(name))) for name in ("grid", "block")]
     length, size = copies.duration_ns, copies["bytes"]
     has_rate = (length > 0) & (size >= 0)
     rate = np.where(has_rate, (size * 1e9 / np.where(has_rate, length, 1)).astype(np.int64), NOT_RECORDED)
@@ -303,9 +312,9 @@ def _gpu_arguments(
     )
 
 
-def _triples(values: NDArray[np.int32]) -> tuple[list[str], Ints]:
+def _triples(values: NDArray[np.signedinteger]) -> tuple[list[str], NDArray[np.int32]]:
     """Distinct shapes in words, and for each row the position of its own; -1 where none was recorded."""
     first, number = group(values[:, 0], values[:, 1], values[:, 2])
     shapes = values[first].tolist()
-    unknown = np.array([shape == [NOT_RECORDED] * 3 for shape in shapes], np.bool_)
-    return [f"{x} x {y} x {z}" for x, y, z in shapes], np.where(unknown[number], NOT_RECORDED, number)
+    known = [NOT_RECORDED if shape == [NOT_RECORDED] * 3 else place for place, shape in enumerate(shapes)]
+    return [f"{x} x {y} x {z}" for x, y, z in shapes], np.array(known, np.int32)[number]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -93,9 +94,10 @@ class Activities:
 
     def row_at(self, positions: Positions | slice) -> Positions:
         """Where some of the activities lie in the tables that they came from, which is not kept."""
-        starts = np.cumsum([0, *(len(rows) for rows in self._tables[:-1])])
+        ends = np.cumsum([len(rows) for rows in self._tables]).tolist()
         row: Positions = self._columns.order[positions].astype(np.intp)
-        row -= starts[np.searchsorted(starts, row, side="right") - 1]
+        for first, end in pairwise(ends):  # what an earlier table had taken off lies below
+            np.subtract(row, first, out=row, where=(row >= first) & (row < end))
         return row
 
     def with_correlation(self, correlation: int) -> Positions:

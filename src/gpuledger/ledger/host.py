@@ -275,6 +275,10 @@ class Host:
         self._launch_times.clear()
         self.__dict__.pop("_rows_of_thread", None)
 
+    def forget_threads(self) -> None:
+        """What each thread did."""
+        self._threads.clear()
+
     def thread(self, number: int) -> HostThread:
         """One thread, by its position in `threads`."""
         if number not in self._threads:

@@ -318,6 +318,11 @@ class LevelFinder:
         self._known: dict[tuple[LevelSource, int], LevelMembers | None] = {}
         self._latest: tuple[LevelMembers, Positions] | None = None
 
+    def forget(self) -> None:
+        """What is as long as the profile, and needed for levels alone."""
+        for column in ("_recorded_ns", "_launched"):
+            self.__dict__.pop(column, None)
+
     @cached_property
     def levels(self) -> tuple[Level, ...]:
         """Every level, ranges from the outside in; the kernel sequence is asked where nothing else gives a step."""
@@ -331,8 +336,7 @@ class LevelFinder:
         sources = (*_MARKS, LevelSource.GRAPH, *([LevelSource.PERIOD] if infers else []))
         shown += filter(None, map(self._level, sources))
         self._latest = None
-        for column in ("_recorded_ns", "_launched"):  # as long as the profile, and not needed any more
-            self.__dict__.pop(column, None)
+        self.forget()
         window_ns = max(self._window.end_ns - self._window.start_ns, 1)
         return tuple(
             Level(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, by_row, group, is_among, search
@@ -69,22 +70,25 @@ def thread(rows: Rows) -> Ints:
     return by_row(thread_number, rows["pid"], rows["tid"])
 
 
-def innermost(ranges: Rows, calls: Rows, *, nesting: Nesting | None = None) -> Positions:
-    """For each call the shortest range on its thread that it lies in, bounds included; -1 for none.
+def innermost(
+    ranges: Rows, calls: Rows, *, nesting: Nesting | None = None, at: NDArray[np.signedinteger] | None = None
+) -> Positions:
+    """For each call, or those `at` some positions, the shortest range on its thread that it lies in; -1 for none.
 
-    `nesting` is that of the ranges, if it is known.
+    Bounds included. `nesting` is that of the ranges, if it is known.
     """
     calls, nesting = calls.only("pid", "tid"), nesting or Nesting.of(ranges)
-    held = np.empty(len(calls), np.intp)
-    for first in range(0, len(calls), _MOST_CALLS):
+    held = np.empty(len(calls) if at is None else len(at), np.intp)
+    for first in range(0, len(held), _MOST_CALLS):
         part = slice(first, first + _MOST_CALLS)
-        some = calls.between(part)
-        held[part] = _innermost_of_any(ranges, some) if nesting is None else nesting.innermost(some)
-    if nesting is None:
-        return held
-    # a call of no length may touch two ranges, neither of which holds the other
-    brief = np.flatnonzero(calls["end_ns"] <= calls["start_ns"])
-    held[brief] = _innermost_of_any(ranges, calls.at(brief))
+        some = calls.between(part) if at is None else calls.at(at[part])
+        if nesting is None:
+            held[part] = _innermost_of_any(ranges, some)
+            continue
+        held[part] = nesting.innermost(some)
+        # a call of no length may touch two ranges, neither of which holds the other
+        brief = np.flatnonzero(some["end_ns"] <= some["start_ns"])
+        held[first + brief] = _innermost_of_any(ranges, some.at(brief))
     return held
 
 

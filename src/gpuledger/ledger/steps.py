@@ -159,7 +159,7 @@ _RANGES: Final = (
     regex(rf"{_ALONE}decod(e|ing){_ENDED}|generation_[1-9]|_cached_[1-9]|(?<!\d)[1-9]\d* gen reqs"),
 )
 _KERNELS: Final = (
-    regex(r"flash_fwd_kernel(?!_traits)|prefill|context_attention|extend_attention|fmha_v2_flash"),
+    regex(r"flash_fwd_kernel(?!_traits)|prefill|context_attention|extend_attention|fmha_v2_flash|^_fwd_kernel$"),
     regex(r"splitkv|paged_attention|decode|masked_multihead|mmha|xqa|fwd_(grouped_)?kernel_stage"),
 )
 _TRAINING_RANGE: Final = regex(rf"{_ALONE}backward{_ENDED}|autograd::engine|optimizer\.step")

@@ -62,7 +62,7 @@ class Documents:
         name, dot, rest = key.partition(".")
         every = {**self.reports, **self.results}
         if dot and name in self.undone:
-            return Figure(None, f"there is no {name} of this cell")
+            return Figure(None, f"no step of this cell makes {name}")
         if dot and name in self.tables:
             return _in_tables(self.tables[name], rest, key)
         if dot and name in every:

@@ -68,7 +68,9 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
         return values[:1]
     low, high = int(values.min(initial=0)), int(values.max(initial=0))
     if _is_wide(low, high, len(values)):
-        return sweep.distinct(values.astype(np.int64, copy=False)).astype(values.dtype, copy=False)
+        firsts = range(0, len(values), _ROWS_AT_ONCE)
+        parts = [sweep.distinct(values[first : first + _ROWS_AT_ONCE].astype(np.int64, copy=False)) for first in firsts]
+        return sweep.distinct(np.concatenate(parts)).astype(values.dtype, copy=False)
     return (np.flatnonzero(sweep.occurrence_flags(values, low, high)) + low).astype(values.dtype)
 
 
@@ -80,11 +82,12 @@ def occurrences(values: NDArray[Any]) -> tuple[NDArray[Any], Positions]:
 
 def is_among(values: NDArray[Any], others: NDArray[Any] | Sequence[int]) -> NDArray[np.bool_]:
     """Which whole numbers are among others, as `np.isin` says; but that loads masked arrays, 20 ms of a start."""
-    known = distinct(np.asarray(others, np.int64).reshape(-1))
-    if not len(known):
-        return np.zeros(values.shape, np.bool_)
-    place = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    among: NDArray[np.bool_] = known[place] == values
+    known = distinct(others if isinstance(others, np.ndarray) else np.array(others, np.int64)).reshape(-1)
+    among = np.zeros(values.shape, np.bool_)
+    for begin in range(0, len(values) if len(known) else 0, _ROWS_AT_ONCE):
+        part = values[begin : begin + _ROWS_AT_ONCE]
+        place = np.minimum(np.searchsorted(known, part), len(known) - 1)
+        among[begin : begin + len(part)] = known[place] == part
     return among
 
 
@@ -107,28 +110,31 @@ def group(*keys: NDArray[Any]) -> tuple[Positions, Positions]:
     if not count:
         return np.empty(0, np.intp), np.empty(0, np.intp)
     keys = tuple(key for key in keys if not is_same(key)) or keys[:1]
-    number, groups = _numbers(keys[0])
-    for key in keys[1:]:  # column by column: most have few values, and no row needs to be sorted
+    last = len(keys) - 1  # what is on the way to it is held in few bytes
+    number, groups = _numbers(keys[0], np.int32 if last else np.intp)
+    for place, key in enumerate(keys[1:], 1):  # column by column: most have few values, and no row is sorted
         if groups == count:
             break
-        value, values = _numbers(key)
-        number *= values
+        value, values = _numbers(key, np.int32)
+        if groups * values > _NARROW and number.dtype == np.int32:
+            number = number.astype(np.int64)
+        number *= number.dtype.type(values)
         number += value
         del value  # as long as the columns are
-        number, groups = _numbers(number)
+        number, groups = _numbers(number, np.int32 if place < last else np.intp)
     first = np.full(groups, count)
     for begin in range(0, count, _ROWS_AT_ONCE):
         part = number[begin : begin + _ROWS_AT_ONCE]
         sweep.fold("least", part, np.arange(begin, begin + len(part)), first)
-    return first, number
+    return first, number.astype(np.intp, copy=False)
 
 
-def _numbers(key: NDArray[Any]) -> tuple[Positions, int]:
+def _numbers(key: NDArray[Any], dtype: DTypeLike) -> tuple[Positions, int]:
     """For each row the number of its key, and how many keys there are: mostly few, so no row is sorted."""
     key = key.view(np.int8) if key.dtype == np.bool_ else key
     values = distinct(key).astype(np.int64)
     if is_same(key):
-        return same(0, len(key), np.intp), 1
+        return same(0, len(key), dtype), 1
     least, most = int(values[0]), int(values[-1])
     place = None
     if not _is_wide(least, most, len(key)):
@@ -136,7 +142,7 @@ def _numbers(key: NDArray[Any]) -> tuple[Positions, int]:
         least -= before
         place = np.zeros(most - least + 1, np.int32)
         place[values - least] = np.arange(len(values))
-    number = np.empty(len(key), np.intp)
+    number = np.empty(len(key), dtype)
     for begin in range(0, len(key), _ROWS_AT_ONCE):
         part = key[begin : begin + _ROWS_AT_ONCE]
         if place is None:
@@ -149,9 +155,15 @@ def _numbers(key: NDArray[Any]) -> tuple[Positions, int]:
 
 def ordinals(values: NDArray[Any]) -> Positions:
     """For each row how many of those before it have the same value."""
-    order = np.argsort(values, kind="stable")
-    ordered, ordinal = values[order], np.empty(len(values), np.intp)
-    ordinal[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    narrow = np.dtype(np.int32 if len(values) <= _NARROW else np.intp)
+    order = np.argsort(values, kind="stable").astype(narrow)
+    ordered = values[order]
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+    del ordered
+    within = np.arange(len(order)).astype(narrow)
+    within -= np.repeat(first.astype(narrow), np.diff(first, append=len(order)))
+    ordinal = np.empty(len(values), np.intp)
+    ordinal[order] = within
     return ordinal
 
 
@@ -160,7 +172,8 @@ def _is_wide(low: int, high: int, rows: int) -> bool:
     return high - low > 4 * rows + 65536
 
 
-_ROWS_AT_ONCE: Final = 1 << 20
+_ROWS_AT_ONCE: Final = 1 << 18
+_NARROW: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,8 +104,12 @@ def cut_to(start_ns: Ints, end_ns: Ints, spans: Spans) -> tuple[Ints, Ints, Posi
     """
     first, last = sweep.search(spans.end_ns, start_ns, "right"), sweep.search(spans.start_ns, end_ns, "left")
     whose, span = expand(first, last)
-    start = np.maximum(start_ns[whose], spans.start_ns[span])
-    end = np.minimum(end_ns[whose], spans.end_ns[span])
+    del first, last
+    start, end = start_ns[whose], end_ns[whose]
+    np.maximum(start, spans.start_ns[span], out=start)
+    np.minimum(end, spans.end_ns[span], out=end)
+    if (start[1:] >= start[:-1]).all():  # as of records that do not overlap
+        return start, end, whose
     order = np.argsort(start, kind="stable")
     return start[order], end[order], whose[order]
 
@@ -141,19 +145,24 @@ def shares_in_order(start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints]:
 
 def cut_at(start_ns: Ints, end_ns: Ints, cuts: Ints) -> tuple[Ints, Ints, Positions]:
     """Each span cut at the sorted instants that lie inside it: starts and ends of the pieces, and whose each one is."""
+    whose, later, at = cuts_inside(start_ns, end_ns, cuts)
+    begin, end = start_ns[whose], end_ns[whose]
+    begin[later] = end[later - 1] = at
+    return begin, end, whose
+
+
+def cuts_inside(start_ns: Ints, end_ns: Ints, cuts: Ints) -> tuple[Positions, Positions, Ints]:
+    """For each piece of spans that are cut whose it is; which pieces begin with a cut, and these."""
     first = sweep.search(cuts, start_ns, "right").astype(np.int32)
     last = sweep.search(cuts, end_ns, "left").astype(np.int32)
     inside = np.maximum(last - first, 0)
     if not inside.any():
-        return start_ns, end_ns, np.arange(len(start_ns))
+        return np.arange(len(start_ns)), np.empty(0, np.intp), cuts[:0]
     crossed = np.flatnonzero(inside)  # mostly few
     _, cut = expand(first[crossed].astype(np.intp), last[crossed].astype(np.intp))
     whose = np.repeat(np.arange(len(start_ns)), inside + 1)
-    del first, last, inside
-    begin, end = start_ns[whose], end_ns[whose]
     later = np.flatnonzero(whose[1:] == whose[:-1]) + 1  # every piece but a span's first begins with a cut
-    begin[later] = end[later - 1] = cuts[cut]
-    return begin, end, whose
+    return whose, later, cuts[cut]
 
 
 def pairs_inside(

@@ -166,8 +166,9 @@ def expand(first: NDArray[np.intp], last: NDArray[np.intp]) -> tuple[NDArray[np.
     count = np.maximum(last - first, 0)
     refuse_too_many(int(count.sum()), len(first) + int(last.max(initial=0)))
     outer = np.repeat(np.arange(len(count)), count)
-    offset = np.arange(len(outer)) - np.repeat(np.cumsum(count) - count, count)
-    return outer, first[outer] + offset
+    inner = np.arange(len(outer))
+    inner += np.repeat(first - (np.cumsum(count) - count), count)
+    return outer, inner
 
 
 def refuse_too_many(pairs: int, rows: int) -> None:

@@ -263,10 +263,11 @@ class Rows:
         return name in self._columns
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        values = self._kept(name)
+        values = self.stored(name)
         return values.astype(self.schema[name].kind.dtype, copy=False) if name in SELDOM_ASKED else values
 
-    def _kept(self, name: str) -> NDArray[Any]:
+    def stored(self, name: str) -> NDArray[Any]:
+        """A column as it is held: what is seldom asked for may be in fewer bytes than its schema says."""
         try:
             return self._columns[name]
         except KeyError:
@@ -319,7 +320,7 @@ class Rows:
     def only(self, *names: str) -> Rows:
         """The same rows with these columns, and the times: cheaper to select from."""
         kept = {"start_ns", "end_ns", *names}
-        return Rows(self.schema, {name: self._kept(name) for name in kept}, self.strings)
+        return Rows(self.schema, {name: self.stored(name) for name in kept}, self.strings)
 
     def where(self, mask: NDArray[np.bool_]) -> Rows:
         """The rows for which `mask` is true, in order."""

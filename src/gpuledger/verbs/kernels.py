@@ -25,17 +25,18 @@ def kernels(
     files: Profile | Sequence[str | Path],
     *,
     ncu: Sequence[str | Path] = (),
+    each_launch: bool = False,
     wanted: Selection | None = None,
     limits: Limits = DEFAULT_LIMITS,
     progress: Listener = NOBODY,
 ) -> ShownAnswer[KernelsAnswer] | ShownAnswer[StepOverview]:
     """What limits each kernel in reports of Nsight Compute; of a timeline, its kernels and what they use of the GPU.
 
-    `ncu` are reports to check the samples of a timeline against.
+    `ncu` are reports to check the samples of a timeline against; `each_launch` lists every launch of one step, too.
     """
     given = [files] if isinstance(files, Trace | str | Path) else list(files)
     if len(given) == 1 and is_timeline(given[0]):
-        return _of_timeline(given[0], ncu, wanted or Selection(), limits, progress)
+        return _of_timeline(given[0], ncu, each_launch, wanted or Selection(), limits, progress)
     from gpuledger.answers.kernels import kernels_answer
     from gpuledger.present.views.kernels import kernels_document
     from gpuledger.read.ncu.reader import open_kernels
@@ -56,7 +57,12 @@ def is_timeline(profile: Profile) -> bool:
 
 
 def _of_timeline(
-    profile: Profile, ncu: Sequence[str | Path], wanted: Selection, limits: Limits, progress: Listener
+    profile: Profile,
+    ncu: Sequence[str | Path],
+    each_launch: bool,
+    wanted: Selection,
+    limits: Limits,
+    progress: Listener,
 ) -> ShownAnswer[StepOverview]:
     from gpuledger.analyse.kernels.step_kernels import overview
     from gpuledger.analyse.steady_kernels import all_steady
@@ -65,7 +71,7 @@ def _of_timeline(
     from gpuledger.findings.profiled_run import columns_for
     from gpuledger.ledger.device import analyse_devices
     from gpuledger.present.views.kernels import kernel_sentences
-    from gpuledger.present.views.timeline import step_kernels_sheet, timeline_document
+    from gpuledger.present.views.timeline import step_kernels_sheet, step_launches_sheet, timeline_document
     from gpuledger.read import wanted_columns
     from gpuledger.read.ncu.reader import open_kernels
 
@@ -75,19 +81,22 @@ def _of_timeline(
     counted = open_kernels(ncu, limits=limits, progress=progress) if ncu else None
     progress.stage(BOOKS)
     devices = analyse_devices(trace, name, wanted)
+    for device in devices:
+        device.forget()
     sampled = {device.gpu: use_of_device(trace, device) for device in devices}
     results = tuple(
         overview(trace, device, wanted.scope_pattern, all_steady(trace, device, sampled[device.gpu]))
         for device in devices
     )
     steps = list(zip(results, devices, strict=True))
+    sheets = (step_kernels_sheet, step_launches_sheet) if each_launch else (step_kernels_sheet,)
     use = TimelineUse(trace.origin, sampled, counted)
     return ShownAnswer(
         results,
         lambda: timeline_document(
             name,
             use,
-            [step_kernels_sheet(kernels, device, wanted.families) for kernels, device in steps],
+            [sheet(kernels, device, wanted.families) for kernels, device in steps for sheet in sheets],
             trace.health,
             devices[0].zero_ns,
             unsampled=[sentence for kernels, device in steps for sentence in kernel_sentences(kernels, device)],
@@ -124,6 +133,7 @@ def ncu_plan(
     columns = {table: (*names, *launched.get(table, ())) for table, names in columns_for().items()}
     trace = ProfileReading(limits, progress).trace(profile, columns)
     device = main_device(trace, name, wanted or Selection(), stage=progress.stage)
+    device.forget()
     chosen = plan(trace, device, coverage, anyway=anyway)
     # trace.json.gz -> trace; ncu would read a % in a name as a variable
     stem = re.sub(r"[^\w.-]", "_", Path(name.removesuffix(".gz")).stem)

@@ -26,7 +26,7 @@ from gpuledger.ledger.books import WHOLE_GRAPHS
 from gpuledger.ledger.device import Device
 from gpuledger.records import dataclass, replace
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, group, ordinals
+from gpuledger.trace.keys import Positions, group, is_among, leave_out, ordinals, same, take
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, holds, one_span
 from gpuledger.trace.strings import NO_TEXT
@@ -39,8 +39,8 @@ class LaunchColumns:
 
     functions: tuple[str, ...]
     function: NDArray[np.int32]  # position in `functions`: the bare name, all that ncu filters by
-    alike: Ints  # number of the kernel, grid and block; one launch stands for all of a number
-    counted: Ints  # number of what ncu counts by itself: process, function and launch configuration
+    alike: NDArray[np.int32]  # number of the kernel, grid and block; one launch stands for all of a number
+    counted: NDArray[np.int32]  # number of what ncu counts by itself: process, function and launch configuration
     steady: NDArray[np.bool_]
     after_warm_up: NDArray[np.bool_]
     """Those, and of a range's instances what ran between them: what may stand for a launch of theirs."""
@@ -64,7 +64,7 @@ class _Sequence:
 
     function: int
     warm: int  # how many there are before the steady steps
-    wanted: tuple[Ints, ...]  # of each wanted kernel among them the ordinals in the steady steps
+    wanted: tuple[NDArray[np.int32], ...]  # of each wanted kernel among them the ordinals in the steady steps
 
     @property
     def last(self) -> int:
@@ -78,7 +78,7 @@ def ncu_runs(launches: LaunchColumns, wanted: Collection[int], *, together: bool
     `together` says that ncu tells functions apart when it counts, so that one run may be for several; if not, each
     function gets a run of its own.
     """
-    ordinal = ordinals(launches.counted)
+    ordinal: NDArray[np.int32] = ordinals(launches.counted).astype(np.int32)
     waiting = sorted(_sequences(launches, ordinal, wanted), key=lambda sequence: sequence.last)
     runs = []
     while waiting:  # the fewest numbers to skip that suit all: take along whatever the most pressing one allows
@@ -92,31 +92,33 @@ def ncu_runs(launches: LaunchColumns, wanted: Collection[int], *, together: bool
     return tuple(runs)
 
 
-def _sequences(launches: LaunchColumns, ordinal: Positions, wanted: Collection[int]) -> list[_Sequence]:
+def _sequences(launches: LaunchColumns, ordinal: NDArray[np.int32], wanted: Collection[int]) -> list[_Sequence]:
     """The sequences that wanted kernels are in; one that is in several counts where it is most often."""
-    rows = np.flatnonzero(launches.after_warm_up & np.isin(launches.alike, list(wanted)))
+    rows = np.flatnonzero(launches.after_warm_up & is_among(launches.alike, list(wanted))).astype(np.int32)
     first, pair = group(launches.alike[rows], launches.counted[rows])
+    pair = pair.astype(np.int32)
     size, kernel = np.bincount(pair, minlength=len(first)), launches.alike[rows[first]]
     most_first = np.lexsort((-size, kernel))
     main = most_first[np.flatnonzero(np.diff(kernel[most_first], prepend=-1))]
-    ordered, ends = rows[np.argsort(pair, kind="stable")], np.cumsum(size)
+    ordered, ends = take(rows, np.argsort(pair, kind="stable").astype(np.int32)), np.cumsum(size)
+    del rows, pair
     members: dict[int, list[Positions]] = {}
     for begin, end in zip((ends - size)[main].tolist(), ends[main].tolist(), strict=True):
         members.setdefault(int(launches.counted[ordered[begin]]), []).append(ordered[begin:end])
     warm = np.full(int(launches.counted.max(initial=-1)) + 1, len(ordinal))
-    np.minimum.at(warm, launches.counted[launches.after_warm_up], ordinal[launches.after_warm_up])
+    sweep.fold("least", np.where(launches.after_warm_up, launches.counted, np.int32(-1)), ordinal, warm)
     return [
         _Sequence(int(launches.function[parts[0][0]]), int(warm[counted]), tuple(ordinal[part] for part in parts))
         for counted, parts in members.items()
     ]
 
 
-def _run(launches: LaunchColumns, ordinal: Positions, sequences: list[_Sequence]) -> NcuRun:
+def _run(launches: LaunchColumns, ordinal: NDArray[np.int32], sequences: list[_Sequence]) -> NcuRun:
     """The run that meets every wanted kernel of these sequences after all their warm-up, with the fewest launches."""
     functions = sorted({number.function for number in sequences}, key=lambda number: launches.functions[number])
-    named = np.isin(launches.function, functions)
+    named = is_among(launches.function, functions)
     numbers, lengths = np.unique(launches.counted[named], return_counts=True)
-    passing = lengths[~np.isin(numbers, launches.counted[launches.after_warm_up])]
+    passing = lengths[~is_among(numbers, launches.counted[launches.after_warm_up])]
     least = max(sequence.warm for sequence in sequences)
     # skipping more gets past what has the same name, but is only in the warm-up; half the way is kept for shorter runs
     most = (least + min(sequence.last for sequence in sequences)) // 2
@@ -219,7 +221,7 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
         )
     every = trace[Table.KERNELS]
     here = np.flatnonzero(every["gpu"] == device.gpu)
-    here = here[np.argsort(every["start_ns"][here], kind="stable")]
+    here = here[np.argsort(every["start_ns"][here], kind="stable")].astype(np.int32)
     columns = ("pid", "name", "grid", "block", "smem_static_bytes", "smem_dynamic_bytes", "graph_node")
     in_order = len(here) == len(every) and bool((np.diff(here) == 1).all())
     rows = every.only(*columns) if in_order else every.only(*columns).at(here)
@@ -239,13 +241,14 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
         )
     chosen = _chosen(kernels, coverage, 0 if anyway else round(WORTHWHILE * device.steady_ns))
     wanted = [number for number, kernel in chosen.items() if kernel.left_out is None]
+    del where, here
     return NcuPlan(
         device.gpu,
         device.step_count,
         device.steady_ns,
         tuple(chosen.values()),
         ncu_runs(launches, wanted, together=together),
-        bool((np.isin(launches.alike, wanted) & (rows["graph_node"] >= 0)).any()),
+        bool((is_among(launches.alike, wanted) & (rows["graph_node"] >= 0)).any()),
         whole_graphs_ns,
     )
 
@@ -253,11 +256,11 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
 def _places(trace: Trace, device: Device, count: int) -> LaunchPlaces:
     """The place of each row of the table of kernels; of none in the warm-up."""
     work = device.work
-    kernels = np.flatnonzero((work.gpu == device.gpu) & np.isin(work.state, (State.COMPUTE, State.COMM)))
+    kernels = np.flatnonzero((work.gpu == device.gpu) & is_among(work.state, (State.COMPUTE, State.COMM)))
     kernels = kernels[_begins_in(device.steady, work.start_ns[kernels]) & (work.name[kernels] != NO_TEXT)]
     known = places(trace, device, kernels)
     of = np.full(count, len(known.names), np.int32)
-    of[work.row[kernels]] = known.of
+    of[work.row_at(kernels)] = known.of
     return replace(known, of=of, names=(*known.names, ()))
 
 
@@ -273,12 +276,16 @@ def _launches(rows: Rows, names: dict[int, KernelName], place: Ints, device: Dev
     spelled = [names[kernel_code] for kernel_code in rows.codes("name")[first].tolist()]
     function = np.array([functions[name.short] for name in spelled], np.int32)[code]
     kernel = np.array([canonical[name.canonical] for name in spelled], np.int32)[code]
-    _, shape = group(*rows["grid"].T, *rows["block"].T)
+    del code
+    shape = group(*rows.stored("grid").T, *rows.stored("block").T)[1].astype(np.int32)
+    smem = rows["smem_static_bytes"] + rows["smem_dynamic_bytes"]
+    counted = group(rows["pid"], function, shape, smem)[1].astype(np.int32)
+    del smem
     steady, after_warm_up = device.begins_steady(rows["start_ns"]), _begins_in(device.steady, rows["start_ns"])
-    _, alike = group(telling_shapes(kernel, rows["grid"], rows["block"], shape)[2], place)
+    alike = group(telling_shapes(kernel, shape)[1], place)[1].astype(np.int32)
+    del kernel, shape
     time = np.maximum(rows.duration_ns, 0)
     alike[after_warm_up] = by_size(alike[after_warm_up], time[after_warm_up], device.step_count)
-    _, counted = group(rows["pid"], function, shape, rows["smem_static_bytes"] + rows["smem_dynamic_bytes"])
     return LaunchColumns(tuple(functions), function, alike, counted, steady, after_warm_up, time)
 
 
@@ -291,13 +298,17 @@ def _kernels(
     here: Positions,
 ) -> dict[int, PlannedKernel]:
     """The kernels of the steady steps by their number in `alike`, longest first; what cannot be profiled says why."""
-    steady = np.flatnonzero(launches.steady)
-    first, number = group(launches.alike[steady])
-    total = sweep.sums(number, launches.ns[steady], len(first))
-    counts = np.bincount(number, minlength=len(first)).tolist()
-    shapes = ([tuple(triple) for triple in rows[column][steady[first]].tolist()] for column in ("grid", "block"))
+    steady = np.where(launches.steady, launches.alike, np.int32(-1))
+    alike = leave_out(steady, np.array([-1]))
+    none = np.zeros(int(alike.max(initial=-1)) + 1, np.int64)
+    counts, total = (
+        sweep.fold("sum", steady, amounts, none.copy())[alike].tolist()
+        for amounts in (same(1, len(steady)), launches.ns)
+    )
+    first = sweep.fold("least", steady, np.arange(len(steady)), none + len(steady))[alike].tolist()
+    shapes = ([tuple(triple) for triple in rows.stored(column)[first].tolist()] for column in ("grid", "block"))
     kernels = {}
-    for row, count, ns, grid, block in zip(steady[first].tolist(), counts, total.tolist(), *shapes, strict=True):
+    for row, count, ns, grid, block in zip(first, counts, total, *shapes, strict=True):
         code = int(rows.codes("name")[row])
         name = names[code]
         is_typeable = 0 < len(name.short) <= LONGEST_NAME and name.short.isprintable()

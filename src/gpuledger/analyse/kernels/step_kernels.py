@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from difflib import SequenceMatcher
 from typing import Final
 
@@ -23,7 +24,8 @@ from gpuledger.catalog.kernel_names import parse, without_numbers
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device
 from gpuledger.records import dataclass
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace import sweep
+from gpuledger.trace.keys import Positions, group, same
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, shares_in_order
@@ -70,6 +72,8 @@ class StepOverview:
     sequence: tuple[int, ...]  # one step as positions in `entries`: the steady step with the usual number of kernels
     layers: int
     other_ns: int  # compute that is in no kernel: whole graphs whose kernels were not recorded
+    launches: Positions = field(default_factory=lambda: np.empty(0, np.intp), compare=False)
+    """Those of `sequence`, as positions among all activities."""
 
     @property
     def time_ns(self) -> int:
@@ -84,89 +88,117 @@ def overview(
     With all of the device's steady `kernels`, also what they take at its roofs.
     """
     work = device.work
-    here = work.on(device.gpu)
-    compute = here[work.state[here] == State.COMPUTE]
-    own = device.steady_part_ns(*shares_in_order(work.start_ns[compute], work.end_ns[compute]))
-    wanted = device.begins_steady(work.start_ns[compute]) & (work.name[compute] != NO_TEXT)
-    if scope is not None:
-        wanted[wanted] = launched_inside(trace, device, compute[wanted], scope)
-    chosen = compute[wanted]
+    chosen, own_ns, elsewhere_ns = _steady_compute(trace, device, scope)
     where = places(trace, device, chosen)
-    rows = trace[Table.KERNELS].only("grid", "block").at(work.row[chosen])
+    rows, length = work.row_at(chosen), work.end_ns[chosen] - work.start_ns[chosen]
     bare, name_code = trace.strings.kinds(work.name[chosen], lambda name: parse(name).bare)
-    grid, block = rows["grid"], rows["block"]
-    grid, block, alike = telling_shapes(
-        name_code := name_code.astype(np.int32), grid, block, group(*grid.T, *block.T)[1]
-    )
-    del here, compute, rows
-    length = work.end_ns[chosen] - work.start_ns[chosen]
+    name_code = name_code.astype(np.int32)
+    launched = trace[Table.KERNELS].only("grid", "block").at(rows)
+    grid, block = launched.stored("grid"), launched.stored("block")
+    shape = group(*grid.T, *block.T)[1].astype(np.int32)
+    known, alike = telling_shapes(name_code, shape)
+    del rows, launched, shape
     number = by_size(group(alike, where.of)[1], length, device.step_count)
+    del alike
     # numbered by the first of each: entries come in the order of execution
-    first, number = group(number)
-    number, first = np.argsort(np.argsort(first))[number], np.sort(first)
-    times = np.bincount(number, weights=own[wanted]).astype(np.int64)
-    calls = np.bincount(number)
-    ran = np.bincount(number, weights=length).astype(np.int64)
+    first, by_key = group(number)
+    number, first = np.argsort(np.argsort(first)).astype(np.int32)[by_key], np.sort(first)
+    del by_key
+    times, ran = (sweep.sums(number, amounts, len(first)) for amounts in (own_ns, length))
+    shapes = (sides[first] * known[first, np.newaxis] for sides in (grid, block))
+    columns = (name_code[first], *shapes, where.of[first], np.bincount(number), times, ran)
     names = [trace.strings.text(code) or "" for code in work.name[chosen[first]].tolist()]
-    nothing: list[LitTime | None] = [None] * len(first)
-    lit = nothing if kernels is None else lit_times(kernels, kernels.places(chosen), number, len(first), own[wanted])
-    columns = (name_code[first], grid[first], block[first], where.of[first], calls, times, ran)
+    of_step, began = _one_step(device, chosen), chosen[first].tolist()
+    sequence, launches = tuple(number[of_step].tolist()), chosen[of_step]
+    del name_code, grid, block, known, length  # what follows holds as much again
+    lit: list[LitTime | None] = [None] * len(first)
+    if kernels is not None:
+        lit = lit_times(kernels, kernels.places(chosen), number, len(first), own_ns)
     entries = tuple(
         StepKernel(name, bare[code], tuple(wide), tuple(deep), where.names[place], where.layered[place], *amounts)
         for name, code, wide, deep, place, *amounts in zip(
-            names, *(column.tolist() for column in columns), lit, chosen[first].tolist(), strict=True
+            names, *(column.tolist() for column in columns), lit, began, strict=True
         )
     )
-    sequence = number
-    if device.steps is not None and len(chosen):
-        step = np.searchsorted(device.steps.edges_ns, work.start_ns[chosen], side="right")
-        distinct, counts = np.unique(step, return_counts=True)
-        usual = np.sort(counts)[len(counts) // 2]
-        sequence = number[step == distinct[(counts == usual).argmax()]]
-    # what began before the steady stretch but reaches into it is compute of no entry
-    elsewhere = int(own.sum()) - int(times.sum()) if scope is None else 0
-    return StepOverview(entries, tuple(sequence.tolist()), where.layers, elsewhere)
+    return StepOverview(entries, sequence, where.layers, elsewhere_ns, launches)
+
+
+def _steady_compute(trace: Trace, device: Device, scope: str | None) -> tuple[Positions, Ints, int]:
+    """Compute kernels that begin in the steady stretch, the part of each there that is its own, and what is of none.
+
+    That is of those that began before it and reach into it.
+    """
+    work = device.work
+    compute = work.on(device.gpu)
+    compute = compute[work.state[compute] == State.COMPUTE]
+    own_ns = device.steady_part_ns(*shares_in_order(work.start_ns[compute], work.end_ns[compute]))
+    wanted = device.begins_steady(work.start_ns[compute]) & (work.name[compute] != NO_TEXT)
+    if scope is not None:
+        wanted[wanted] = launched_inside(trace, device, compute[wanted], scope)
+    elsewhere_ns = int(own_ns[~wanted].sum()) if scope is None else 0
+    return compute[wanted], own_ns[wanted], elsewhere_ns
+
+
+def _one_step(device: Device, chosen: Positions) -> slice | Positions:
+    """Which of the kernels are of the first step that has as many as is usual; without steps, all."""
+    if device.steps is None or not len(chosen):
+        return slice(None)
+    step = np.searchsorted(device.steps.edges_ns, device.work.start_ns[chosen], side="right")
+    counts = np.bincount(step)
+    usual = np.sort(counts[counts > 0])[np.count_nonzero(counts) // 2]
+    return np.flatnonzero(step == (counts == usual).argmax())
 
 
 def telling_shapes(
-    name: NDArray[np.signedinteger], grid: Ints, block: Ints, shape: Positions
-) -> tuple[Ints, Ints, Positions]:
-    """Grids and blocks, and a number for each name with them, in their order; `shape` numbers grids with blocks.
+    name: NDArray[np.signedinteger], shape: NDArray[np.signedinteger]
+) -> tuple[NDArray[np.bool_], Positions]:
+    """Where the shape of a launch tells it apart from others of its name, and a number for each name with it, in order.
 
-    They are 0 for the names with the most of them, where all together are too many.
+    It does not for the names with the most shapes, where all together are too many.
     """
     first, alike = group(name, shape)
     if len(first) <= MOST_SHAPES:
-        return grid, block, alike
+        return same(1, len(name), np.bool_), alike
+    del alike
     shapes = np.bincount(name[first])
     most_first = np.argsort(-shapes, kind="stable")
     left = len(first) - np.cumsum(np.maximum(shapes[most_first] - 1, 0))  # once so many names have one shape each
     varies = np.zeros(len(shapes), np.bool_)
     varies[most_first[: 1 + int(np.argmax(left <= max(MOST_SHAPES, left[-1])))]] = True
-    known = ~varies[name].reshape(-1, 1)
-    return grid * known, block * known, group(name, np.where(known[:, 0], shape, -1))[1]
+    known = ~varies[name]
+    return known, group(name, np.where(known, shape, -1))[1]
 
 
-def by_size(number: Positions, length: Ints, steps: int) -> Positions:
+def by_size(number: NDArray[np.signedinteger], length: Ints, steps: int) -> NDArray[np.signedinteger]:
     """Split groups whose times fall into classes far apart; a class that most steps do not have is no class."""
     if not len(number):
         return number
-    longest = int(length.max()) + 1
-    if int(length.min()) < 0 or int(number.max()) * longest >= 1 << 62:
-        order = np.lexsort((length, number))
-    else:
-        order = np.argsort(number * longest + length, kind="stable")  # one sort instead of two
-    group_of, ordered = number[order], length[order]
+    longest = (1 << 62) // (int(number.max()) + 1)
+    key = np.empty(len(number), np.int64)
+    for begin in range(0, len(key), _AT_ONCE):
+        part = slice(begin, begin + _AT_ONCE)
+        key[part] = number[part].astype(np.int64) * longest + np.clip(length[part], 0, longest - 1)
+    ordered, bounds = np.sort(key), [np.zeros(1, np.intp)]
+    for begin in range(1, len(ordered), _AT_ONCE):
+        near = np.array(np.divmod(ordered[begin - 1 : begin + _AT_ONCE], longest))
+        (above, least), (group_of, longer) = near[:, :-1], near[:, 1:]
+        bounds.append(begin + np.flatnonzero((group_of != above) | (longer > OTHER_SIZE * np.maximum(least, 1))))
+    first = np.concatenate(bounds)  # of each class
+    bound, members = ordered[first], np.diff(first, append=len(ordered))
+    del ordered
+    group_of = bound // longest
     opens = np.append(True, group_of[1:] != group_of[:-1])
-    jumps = np.append(False, ordered[1:] > OTHER_SIZE * np.maximum(ordered[:-1], 1)) & ~opens
-    kind = np.cumsum(opens | jumps) - 1
-    members, size = np.bincount(kind), np.bincount(number)[group_of[opens | jumps]]
-    apart = jumps[opens | jumps] & (2 * members >= steps) & (2 * (size - members) >= steps)
-    renumbered = np.where(apart, number.max() + np.cumsum(apart), group_of[opens | jumps])
-    numbers = np.empty_like(number)
-    numbers[order] = renumbered[kind]
-    return numbers
+    size = np.bincount(number)[group_of]
+    apart = ~opens & (2 * members >= steps) & (2 * (size - members) >= steps)
+    if not apart.any():
+        return number
+    renumbered = np.where(apart, number.max() + np.cumsum(apart), group_of)
+    of_class: NDArray[np.signedinteger] = renumbered[np.searchsorted(bound, key, side="right") - 1]
+    return of_class
 
+
+_AT_ONCE: Final = 1 << 18
+"""Rows that are taken apart at a time."""
 
 LEVELS: Final = ("order", "range", "shape", "size", "name", "function", "none")
 """How well a launch matches, the best first: name, shape and its place in the sequence; name, shape and NVTX range;

@@ -27,6 +27,7 @@ from gpuledger.catalog.kernel_types import (
     BY_ELEMENT,
     MATRIX_FAMILIES,
     NO_MATRIX,
+    element_kernel,
     is_before_hopper,
     list_element_bytes,
     list_kernel,
@@ -34,6 +35,7 @@ from gpuledger.catalog.kernel_types import (
     pads_channels,
 )
 from gpuledger.records import dataclass
+from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, is_among
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
@@ -168,14 +170,25 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
         put(every, *_from_counters(kernels, per_byte, *sampled), LightSource.SAMPLES)
     if kernels.counted_roofs is not None:
         put(every, *_from_counters(kernels, per_byte, *kernels.counted_roofs), LightSource.NCU)
-    # what kernels by element move, by the size of their launch; 0 where that does not tell
-    lists = kernels.blocks * kernels.of_names(lambda name: list_kernel(name) or 0)
-    moved = np.where(lists > 0, lists, kernels.elements * kernels.of_elements(lambda kernel: kernel.bytes_moved))
-    by_launch = np.where(moved > 0, moved * per_byte, np.nan)
-    put(moved > 0, (by_launch, by_launch / 2, by_launch), np.full(count, LightRoof.MEMORY), LightSource.LAUNCH)
+    # what kernels by element move, by the size of their launch
+    texts, number = kernels.by_text
+    of_block = np.array([0 if np.isnan(per_byte) else _bytes_of_block(text) for text in texts], np.int64)
+    for begin in range(0, count, _AT_ONCE):
+        block = slice(begin, begin + _AT_ONCE)
+        moved = kernels.blocks[block] * of_block[number[block]]
+        left = np.flatnonzero((moved > 0) & (source[block] == LightSource.UNKNOWN))
+        light[begin + left] = high[begin + left] = moved[left] * per_byte
+        low[begin + left] = moved[left] * per_byte / 2
+        source[begin + left], roof[begin + left] = LightSource.LAUNCH, LightRoof.MEMORY
     for column in (light, low, high):
         np.minimum(column, kernels.took_ns, out=column)
     return KernelLight(kernels.took_ns, light, low, high, source, roof, operators, kernels.graph_operators, per_byte)
+
+
+def _bytes_of_block(name: str) -> int:
+    """What a block moves of a kernel by element, or of one that goes through lists; 0 where the name does not tell."""
+    known = element_kernel(name)
+    return list_kernel(name) or (0 if known is None else known.elements_per_block * known.bytes_moved)
 
 
 def _from_counters(
@@ -314,24 +327,29 @@ class LitTime:
 
 
 def lit_times(
-    kernels: SteadyKernels, places: Positions, number: Positions, count: int, part_ns: Ints
+    kernels: SteadyKernels,
+    places: NDArray[np.signedinteger],
+    number: NDArray[np.signedinteger],
+    count: int,
+    part_ns: Ints,
 ) -> list[LitTime | None]:
     """Of `count` groups of kernels, by the number of each one's group; None where nothing is known of one's.
 
     Kernels are given by their places among the steady ones, each with the part of its time that counts.
     """
-    light, took = kernels.once(kernel_light), np.maximum(kernels.took_ns[places], 1)
-    known = light.is_known[places]
-    mine, source, part = number[known], light.source[places][known].astype(np.intp), part_ns[known]
-    lit = np.nan_to_num(light.light_ns[places][known]) * part / took[known]
-    by_source = np.bincount(mine * len(LightSource) + source, part, count * len(LightSource)).reshape(
-        count, len(LightSource)
-    )
-    figures = zip(
-        np.bincount(mine, minlength=count).tolist(),
-        np.rint(by_source.sum(1)).astype(np.int64).tolist(),
-        np.rint(np.bincount(mine, lit, count)).astype(np.int64).tolist(),
-        by_source.argmax(1).tolist(),
-        strict=True,
-    )
+    light, counts, lit = kernels.once(kernel_light), np.zeros(count, np.int64), np.zeros(count)
+    by_source = np.zeros(count * len(LightSource), np.int64)
+    for begin in range(0, len(places), _AT_ONCE):
+        block = slice(begin, begin + _AT_ONCE)
+        known = np.flatnonzero(light.source[places[block]] != LightSource.UNKNOWN)
+        place, mine, part = (column[block][known] for column in (places, number, part_ns))
+        counts += np.bincount(mine, minlength=count)
+        sweep.fold("sum", mine * len(LightSource) + light.source[place], part, by_source)
+        np.add.at(lit, mine, np.nan_to_num(light.light_ns[place]) * part / np.maximum(kernels.took_ns[place], 1))
+    amounts, lit_ns = by_source.reshape(count, len(LightSource)), np.rint(lit).astype(np.int64)
+    figures = zip(*(column.tolist() for column in (counts, amounts.sum(1), lit_ns, amounts.argmax(1))), strict=True)
     return [LitTime(took_ns, lit_ns, LightSource(most)) if some else None for some, took_ns, lit_ns, most in figures]
+
+
+_AT_ONCE: Final = 1 << 18
+"""Kernels that are summed up at a time."""

@@ -18,10 +18,11 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost
 from gpuledger.records import replace
-from gpuledger.trace.keys import Positions, distinct, group, is_among, ordinals
+from gpuledger.trace.keys import Positions, group, is_among, leave_out, ordinals
 from gpuledger.trace.model import GraphPlace, GraphPlaces, Trace
 from gpuledger.trace.statistics import largest
 from gpuledger.trace.strings import NO_TEXT
+from gpuledger.trace.sweep import sums
 from gpuledger.trace.tables import Table
 
 MOST_KINDS: Final = 300
@@ -37,11 +38,10 @@ class LaunchingOperators:
     def __init__(self, trace: Trace, host: Host, work: Activities, activities: Positions) -> None:
         ranges, code = trace[Table.RANGES], trace.strings.code(OPERATOR)
         launch = work.launch[activities]
-        used = distinct(launch[launch >= 0])
-        calls = host.calls.only("pid", "tid").at(used)
+        used = leave_out(launch, np.array([-1]))
         mine, rows = np.zeros(0, np.intp), ranges.at(np.zeros(0, np.intp))
         if len(used) and "inputs" in ranges:
-            first, last = calls["start_ns"].min(), calls["end_ns"].max()
+            first, last = host.calls["start_ns"][used].min(), host.calls["end_ns"][used].max()
             is_there = (ranges["start_ns"] <= last) & (ranges["end_ns"] >= first)
             mine = np.flatnonzero((ranges.codes("kind") == code) & is_there) if code != NO_TEXT else mine
             if is_recorded := len(mine) > 0:
@@ -52,12 +52,12 @@ class LaunchingOperators:
                     mine, rows = mine[:0], rows.between(slice(0))
         around = np.full(len(host.calls) + 1, -1, np.intp)  # the last one is for work without a call
         if len(mine):
-            around[used] = innermost(rows, calls)
+            around[used] = innermost(rows, host.calls, at=used)
         self.row: Final[Positions] = around[launch]  # of each activity; -1 for none
         if len(mine) and not is_recorded:
             rows = with_types(rows, self.row, work.name[activities], trace.strings)
         self.nest: Final = nested(rows, ranges, mine)
-        self._took_ns: Final = (work.end_ns - work.start_ns)[activities]
+        self._work, self._activities = work, activities
 
     def __len__(self) -> int:
         return len(self.nest)
@@ -69,7 +69,8 @@ class LaunchingOperators:
         names = rows.codes("name")
         first, number = group(names, rows.codes("inputs"))
         launching = self.row >= 0
-        took = np.bincount(number[self.row[launching]], self._took_ns[launching], len(first))
+        launched = self._activities[launching]
+        took = sums(number[self.row[launching]], (self._work.end_ns - self._work.start_ns)[launched], len(first))
         is_told = is_among(names[first], [rows.strings.code(name) for name in ALWAYS])
         is_told[largest(took, min(MOST_KINDS, len(first)))] = True
         kept, kind = group(names[first], np.where(is_told, np.arange(len(first)), -1))  # the others by name alone

@@ -29,7 +29,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, group
+from gpuledger.trace.keys import Positions, group, is_among
 from gpuledger.trace.model import Gpu, NotMeasured, Trace
 
 Shape = tuple[int, ...]
@@ -208,7 +208,7 @@ def work_done(trace: Trace, device: Device, operators: Ops) -> WorkDone:
     work.sort(key=lambda done: (-done.device_ns, -done.flops, done.name, done.inputs))
     activities = device.work
     matrix = [number for number, name in enumerate(activities.families) if name in _MATRIX_FAMILIES]
-    is_matrix = np.isin(activities.family[operators.activity], matrix)
+    is_matrix = is_among(activities.family[operators.activity], matrix)
     length = (activities.end_ns - activities.start_ns)[operators.activity]
     whole, counted = int(length[is_matrix].sum()), int(length[is_matrix & (around >= 0)].sum())
     return WorkDone(tuple(work), device.steady_ns, whole, counted, gpu.name)

@@ -28,7 +28,7 @@ from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, distinct, group, is_among, same
+from gpuledger.trace.keys import Positions, group, is_among, leave_out, same
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, parents, shares_in_order
 from gpuledger.trace.strings import NO_TEXT, Codes, Strings
@@ -168,11 +168,10 @@ def ops(trace: Trace, device: Device) -> Ops:
         operators, annotations = _emitted(trace)
     activities, host = device.work, device.host
     launching = activities.launch
-    used = distinct(launching[launching >= 0])
-    calls = host.calls.only("pid", "tid").at(used)
+    used = leave_out(launching, np.array([-1]))
     around = np.full((2, len(host.calls) + 1), -1, np.int32)  # the last column is for work without a call
-    around[0, used] = innermost(operators.rows, calls)
-    around[1, used] = innermost(annotations.rows, calls)
+    around[0, used] = innermost(operators.rows, host.calls, at=used)
+    around[1, used] = innermost(annotations.rows, host.calls, at=used)
     steady = activities.on(device.gpu)
     steady = steady[device.begins_steady(activities.start_ns[steady])]
     length, call = activities.end_ns[steady] - activities.start_ns[steady], launching[steady]
@@ -183,7 +182,7 @@ def ops(trace: Trace, device: Device) -> Ops:
     annotated = annotation_path[around[1, call]] >= 0
     is_graph = activities.family[steady] == activities.families.index(GRAPH_FAMILY)
     is_kernel = (activities.state[steady] != State.COPY) & ~is_graph
-    launched = around[0, distinct(call[call >= 0])]
+    launched = around[0, leave_out(call, np.array([-1]))]
     amounts_of = (  # GPU time, kernels, launches, activities of the stretch, activities at all
         (operator, length),
         (operator, is_kernel),

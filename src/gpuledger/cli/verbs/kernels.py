@@ -11,8 +11,6 @@ from gpuledger.capture.ncu import SETS
 from gpuledger.cli.inputs import limit_option, profile_argument, step_options
 from gpuledger.cli.main import answering
 from gpuledger.cli.output import Output, english_options, page_options
-from gpuledger.limits import Limits
-from gpuledger.selection import Selection
 
 
 @click.command()
@@ -24,10 +22,11 @@ from gpuledger.selection import Selection
     metavar="FILE",
     help="With PROFILE: Nsight Compute report to check the samples against; may be given several times.",
 )
+@click.option("--each-launch", is_flag=True, help="With PROFILE: also list every launch of one step, in order.")
 @step_options
 @limit_option
 @page_options
-def kernels(files: tuple[Path, ...], ncu: tuple[Path, ...], wanted: Selection, limits: Limits, output: Output) -> None:
+def kernels(files: tuple[Path, ...], ncu: tuple[Path, ...], each_launch: bool, output: Output, **asked: Any) -> None:
     """Show what limits each kernel in NCU: memory, compute or latency, and what to try.
 
     NCU is one or more reports of Nsight Compute: .ncu-rep files, or what `ncu --csv` printed (--page raw, --page
@@ -35,10 +34,11 @@ def kernels(files: tuple[Path, ...], ncu: tuple[Path, ...], wanted: Selection, l
     by name, launch shape and size of problem. The .ncu-rep format needs `pip install 'gpuledger[ncu]'`.
 
     PROFILE is a timeline. Its kernels are listed in execution order, with their time in a step and share of
-    compute; --range=layer0 lists one layer's. `gpuledger report PROFILE --ncu=NCU` has both together. Where GPU
-    metrics were sampled (`gpuledger capture nsys` does where it can), each kernel also has what it uses of the GPU:
-    SMs, issue slots, tensor cores, warps and DRAM, in percent, with a 90 % interval. With --ncu, those numbers are
-    checked against what Nsight Compute measured for the same kernels.
+    compute; --range=layer0 lists one layer's, and --each-launch every launch of one step, with the gap before it.
+    `gpuledger report PROFILE --ncu=NCU` has both together. Where GPU metrics were sampled (`gpuledger capture nsys`
+    does where it can), each kernel also has what it uses of the GPU: SMs, issue slots, tensor cores, warps and DRAM,
+    in percent, with a 90 % interval. With --ncu, those numbers are checked against what Nsight Compute measured for
+    the same kernels.
 
     \b
     Examples:
@@ -46,16 +46,18 @@ def kernels(files: tuple[Path, ...], ncu: tuple[Path, ...], wanted: Selection, l
       gpuledger kernels layer.ncu-rep -o kernels.html
       gpuledger kernels details.csv -o kernels.json
       gpuledger kernels layer.ncu-rep --format=csv
-      gpuledger kernels run.sqlite --range=layer0
+      gpuledger kernels run.sqlite --range=layer0 --each-launch
       gpuledger kernels run.sqlite --format=json | jq '.kernels[0].use'
       gpuledger kernels run.sqlite --ncu=counted.csv
     """
     answer = answering("kernels")
     from gpuledger.verbs.kernels import is_timeline
 
-    if ncu and not (len(files) == 1 and is_timeline(files[0])):
-        raise click.UsageError("--ncu goes with one timeline, e.g. `gpuledger kernels run.sqlite --ncu=FILE`.")
-    output.show(answer(files, ncu=ncu, wanted=wanted, limits=limits, progress=output.progress).document())
+    if (ncu or each_launch) and not (len(files) == 1 and is_timeline(files[0])):
+        option = "--ncu=FILE" if ncu else "--each-launch"
+        name = option.partition("=")[0]
+        raise click.UsageError(f"{name} goes with one timeline, e.g. `gpuledger kernels run.sqlite {option}`.")
+    output.show(answer(files, ncu=ncu, each_launch=each_launch, progress=output.progress, **asked).document())
 
 
 @click.command()

@@ -206,6 +206,11 @@ def _named(key: str) -> str:
     return named if words[0] in _NAMED or words[0] in _SHORT else named[:1].upper() + named[1:]
 
 
+def names_a_rank(key: str) -> bool:
+    """Whether the number is which rank it is, and no amount."""
+    return key.endswith("rank")
+
+
 def figure(key: str, value: object, *, under_heading: bool = False) -> str:
     """A value with its unit: the one that its key ends in, else what it counts, if no heading says that already."""
     if value is None:
@@ -222,7 +227,7 @@ def figure(key: str, value: object, *, under_heading: bool = False) -> str:
     amount = count_text(value) if isinstance(value, int) else three_figures(value)
     if under_heading:
         return amount
-    if key.endswith("rank"):
+    if names_a_rank(key):
         return f"rank {amount}"
     unit = next((unit for name, unit in _COUNTED.items() if key == name or key.endswith(f"_{name}")), "")
     return f"{amount} {unit}" if unit else amount

@@ -18,6 +18,7 @@ from gpuledger.analyse.ranks.fixing import Fix, FixKind
 from gpuledger.analyse.ranks.rank import RankSummary, WorkPart
 from gpuledger.analyse.ranks.rank_times import LateAt, Lateness, RankTimes, Straggler
 from gpuledger.answers.several_profiles import JobAnswer
+from gpuledger.catalog.range_names import PHASES
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.ranks import fix_name
 from gpuledger.messages import capitalised, joined, say, uncapitalised
@@ -123,7 +124,9 @@ def rank_phases_sheets(ranks: Sequence[RankSummary]) -> tuple[Sheet, ...]:
         return Column(f"{name.replace(' ', '_')}_ns", name, Unit.MEAN_NS, lambda rank: _per_step(rank, name))
 
     told = [rank for rank in ranks if rank.phases_ns]
-    names = dict.fromkeys(name for rank in told for name, _ in rank.phases_ns)
+    place = {name: number for number, name in enumerate(PHASES)}  # idle time and other work come after them
+    seen = dict.fromkeys(name for rank in told for name, _ in rank.phases_ns)
+    names = sorted(seen, key=lambda name: place.get(name, len(place)))
     columns = (Column("rank", say("Rank"), Unit.TEXT, "label"), *map(time_column, names))
     return (Sheet.of("job_phases", say("Phases by rank, per step"), columns, told),) if told else ()
 

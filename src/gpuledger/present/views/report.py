@@ -68,6 +68,7 @@ def _json(report: ReportAnswer, memory: SnapshotAnswer | None) -> ReportJson:
 def _page(report: ReportAnswer, memory: SnapshotAnswer | None) -> Page:
     from gpuledger.present.views.page.report_page import report_page
 
+    report.go_through()
     return report_page(report, memory)
 
 

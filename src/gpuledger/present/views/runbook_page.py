@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Final
 
 from gpuledger.present.charts.amounts import Bar, ChartColumn, Part, columns, stacked_bars
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.document import AGAIN, Block, Chart, Heading, Page, Paragraph, Section, Tile, chapters
-from gpuledger.present.views.bench import figure
+from gpuledger.present.views.bench import figure, names_a_rank
 from gpuledger.records import replace
 from gpuledger.runbook.engine import FINISHED
 from gpuledger.runbook.figures import OPEN
@@ -25,7 +26,7 @@ _MOST_COLUMNS: Final = 24
 _MOST_PICTURES: Final = 8
 _TILES: Final = 3
 _THIN: Final = 0.01
-_ALIKE: Final = 1.02  # figures that are no further apart than this need no picture
+_ALIKE: Final = 1.02  # of figures that are no further apart than this none is best, and they need no picture
 _TALL: Final = 96
 _PART_TONES: Final = {
     "attention": "compute-attention",
@@ -93,7 +94,9 @@ def _verdict(summary: RunSummary, headings: Mapping[str, str], best: Sequence[_B
 
 
 def _measured(summary: RunSummary, key: str) -> list[CellRow]:
-    """Cells that have this figure as a number."""
+    """Cells that have this figure as an amount."""
+    if names_a_rank(key):
+        return []
     return [row for row in summary.cells if type(row.figures[key].value) in (int, float)]
 
 
@@ -106,11 +109,14 @@ def _brief(row: CellRow) -> str:
 
 
 def _extremes(key: str, rows: Sequence[CellRow]) -> tuple[CellRow, CellRow] | None:
-    """The best and the worst cell, where more is better or less is: rates and times."""
+    """The best and the worst cell, where more is better or less is, rates and times, and they are not alike."""
     is_rate = key.endswith("_per_s")
     if not is_rate and not key.endswith(("_ns", "_us", "_ms", "_s")):
         return None
-    ordered = sorted(rows, key=lambda row: float(row.figures[key].value or 0), reverse=is_rate)
+    amounts = [float(row.figures[key].value or 0) for row in rows]
+    if max(amounts) <= min(amounts) * _ALIKE:
+        return None
+    ordered = [row for _, row in sorted(zip(amounts, rows, strict=True), key=itemgetter(0), reverse=is_rate)]
     return ordered[0], ordered[-1]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import itemgetter
 
-from gpuledger.analyse.serving import BASE, Serving
+from gpuledger.analyse.serving import BASE, WAITS, Serving
 from gpuledger.catalog.batches import UNKNOWN
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.sheet import Column, Sheet, Unit, share_column
@@ -21,6 +21,8 @@ _PARTS = {
 }
 _TOLD = 0.005
 """What makes up less of the steps is in the table alone."""
+_WAITS = 0.02
+"""From this share of the window on, idle time inside steps is worth a sentence."""
 _PADS = 0.05
 """From this share of rows on, padding is worth a sentence."""
 
@@ -45,7 +47,12 @@ def serving_tables(answer: Serving | NotMeasured) -> TableAnswer:
 
 def headline_sentences(answer: Serving) -> list[Message]:
     """Tokens a second, what a user waits, and what a step costs."""
-    return [_throughput_sentence(answer), *_latency_sentences(answer), _cost_sentence(answer)]
+    return [
+        _throughput_sentence(answer),
+        *_latency_sentences(answer),
+        _cost_sentence(answer),
+        *_waits_sentences(answer),
+    ]
 
 
 def _throughput_sentence(answer: Serving) -> Message:
@@ -83,14 +90,31 @@ def _cost_sentence(answer: Serving) -> Message:
         if number or cost.term != BASE
         else precise_time_text(cost.each_ns)
         for number, cost in enumerate(model.costs)
-        if cost.share >= _TOLD
+        if cost.share >= _TOLD and cost.term != WAITS
     ]
     return say(
-        "A step takes {terms} (R² {r2}); of steps that the fit had not seen, half are within {error}.",
+        "A step takes {terms} of GPU time (R² {r2}); of whole steps that the fit had not seen, half are within"
+        " {error}.",
         terms=joined(" + ", terms),
         r2=f"{model.r2:.3f}",
         error=share_text(model.error),
     )
+
+
+def _waits_sentences(answer: Serving) -> list[Message]:
+    """Which kind of step lets the GPU wait inside it."""
+    if answer.waits_ns < _WAITS * answer.window_ns:
+        return []
+    worst = max(answer.kinds, key=lambda kind: kind.waits_ns)
+    share, time = share_text(answer.waits_ns / answer.window_ns), time_text(worst.waits_ns)
+    return [
+        say(
+            "Inside steps the GPU is idle {share} of the time, longest in {kind} steps ({time}, median).",
+            share=share,
+            kind=worst.kind,
+            time=time,
+        )
+    ]
 
 
 def _between_sentence(answer: Serving) -> Message:
@@ -139,6 +163,7 @@ def _figures_sheet(answer: Serving) -> Sheet:
         ("token_p99_ns", "P99", Unit.NS, token[1]),
         ("first_token_ns", say("Time to first token, at least"), Unit.NS, answer.first_token_ns),
         ("idle_between_ns", say("Idle between steps"), Unit.NS, answer.idle_ns),
+        ("idle_inside_ns", say("Idle inside steps"), Unit.NS, answer.waits_ns),
         ("padding_rows", say("Rows of padding"), Unit.COUNT, padding[0]),
         ("graph_rows", say("Rows in graphs"), Unit.COUNT, padding[1]),
         ("fit_r2", "R²", Unit.RATIO, model and model.r2),
@@ -159,6 +184,7 @@ def _kinds_sheet(answer: Serving) -> Sheet:
         Column("median_ns", say("Median"), Unit.NS),
         Column("total_ns", say("Total"), Unit.NS),
         share_column("share_percent", say("of the window"), "total_ns", answer.window_ns),
+        Column("idle_inside_ns", say("Idle inside"), Unit.NS, "waits_ns"),
         share_column("error_percent", say("Error of the fit"), "error"),
     )
     title = say("Steps by what they compute, GPU {gpu}", gpu=answer.gpu)
@@ -202,8 +228,8 @@ def _steps_sheet(answer: Serving) -> Sheet:
 
     columns = (
         Column("step", say("Step"), Unit.ID),
-        Column("start_ns", say("Start"), Unit.INSTANT_NS),
-        Column("end_ns", say("End"), Unit.INSTANT_NS),
+        Column("start_ns", say("Start"), Unit.INSTANT_NS, lambda step: step.start_ns - answer.zero_ns),
+        Column("end_ns", say("End"), Unit.INSTANT_NS, lambda step: step.end_ns - answer.zero_ns),
         Column("length_ns", say("Length"), Unit.NS),
         Column("prefill_requests", say("Prefill requests"), Unit.COUNT, "batch.prefill_requests"),
         Column("prefill_tokens", say("Prefill tokens"), Unit.COUNT, lambda step: known(step.batch.prefill_tokens)),
@@ -211,6 +237,7 @@ def _steps_sheet(answer: Serving) -> Sheet:
         Column("decode_tokens", say("Decode tokens"), Unit.COUNT, "batch.decode_tokens"),
         Column("graph_rows", say("Rows in graphs"), Unit.COUNT, lambda step: known(step.padded)),
         Column("idle_ns", say("Idle before"), Unit.NS),
+        Column("idle_inside_ns", say("Idle inside"), Unit.NS, "waits_ns"),
         Column("predicted_ns", say("Predicted"), Unit.NS),
     )
     title = say("Every step and its batch, GPU {gpu}", gpu=answer.gpu)

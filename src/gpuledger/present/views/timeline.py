@@ -30,7 +30,7 @@ from gpuledger.present.views.light import lit_columns
 from gpuledger.present.views.tables import tables_page
 from gpuledger.present.views.utilization import against_blocks, shown_sheet, use_answer, use_sheet
 from gpuledger.trace.model import Note
-from gpuledger.trace.spans import Span
+from gpuledger.trace.spans import Span, furthest
 from gpuledger.units import count_text, instant_text, time_text
 
 _COLUMNS: Final = (
@@ -45,6 +45,15 @@ _COLUMNS: Final = (
     Column("layers", say("Layers"), Unit.COUNT, detail=5),
     Column("grid", say("Grid"), Unit.TEXT, detail=6),
     Column("block", say("Block"), Unit.TEXT, detail=7),
+)
+_EACH: Final = (
+    *_COLUMNS[:2],
+    Column("start_ns", say("Start"), Unit.INSTANT_NS),
+    Column("duration_ns", say("Time"), Unit.NS),
+    Column("gap_ns", say("Gap before"), Unit.NS, detail=1),
+    *(column for column in _COLUMNS if column.key in ("family", "range")),
+    Column("stream", say("Stream"), Unit.ID, detail=5),
+    *(column for column in _COLUMNS if column.key in ("grid", "block")),
 )
 
 
@@ -75,6 +84,33 @@ def step_kernels_sheet(overview: StepOverview, device: Device, families: tuple[t
     calls = sum(kernel.calls for kernel in overview.entries)
     foot.append((*_foot(say("compute"), whole_ns, overview, steps, calls), *blank))
     return Sheet(f"kernels_gpu{device.gpu}", _title(device), (*_COLUMNS, *lit), tuple(rows), tuple(foot))
+
+
+def step_launches_sheet(overview: StepOverview, device: Device, families: tuple[tuple[str, str], ...] = ()) -> Sheet:
+    """One row per launch of one step, that with the usual number of kernels, in the order of execution."""
+    launches = overview.launches
+    start, end = device.work.start_ns[launches], device.work.end_ns[launches]
+    before = np.maximum(start[1:] - furthest(end)[:-1], 0).tolist() if len(start) else []
+    streams = device.work.stream[launches].tolist()
+    kernels = [overview.entries[entry] for entry in overview.sequence]
+    times = (start.tolist(), (end - start).tolist(), [None, *before], streams)
+    rows: list[tuple[Cell, ...]] = [
+        (
+            number,
+            kernel.name,
+            begun - device.zero_ns,
+            length,
+            gap,
+            family(kernel.name, families),
+            " > ".join(kernel.place),
+            stream,
+            shape_text(kernel.grid),
+            shape_text(kernel.block),
+        )
+        for number, (kernel, begun, length, gap, stream) in enumerate(zip(kernels, *times, strict=False), 1)
+    ]
+    title = say("Every launch of one step in execution order, GPU {gpu}", gpu=device.gpu)
+    return Sheet(f"launches_in_order_gpu{device.gpu}", title, _EACH, tuple(rows))
 
 
 def _title(device: Device) -> Message:

@@ -133,15 +133,15 @@ def streams_chart(report: ReportAnswer) -> doc.Chart:
 
 def launches_section(report: ReportAnswer) -> doc.Section:
     """What launching costs, and how far the host runs ahead."""
-    delays, costs = report.queue_delays, report.launches
+    costs, delays = report.launches, report.launches.queue.delays
     said = say(
         "Work that queues for long was launched well ahead: the host keeps up. Where work starts at "
         "once, the GPU was waiting for it."
     )
     blocks: list[doc.Block] = (
-        [doc.not_measured(delays.reason)]
-        if isinstance(delays, NotMeasured)
-        else [_delays_chart(delays), doc.Paragraph(said, "note")]
+        [doc.not_measured(say("no launch call is in the profile"))]
+        if delays is None
+        else [_delays_chart(delays.by_bucket), doc.Paragraph(said, "note")]
     )
     blocks += _tables(
         (say("Launch calls, steady steps"), launch_calls_sheet(costs)),
@@ -149,12 +149,12 @@ def launches_section(report: ReportAnswer) -> doc.Section:
         (say("How far the host runs ahead, steady steps"), queue_with_units_sheet(costs)),
         (say("Launches by range, steady steps"), launches_by_range_sheet(costs)),
     )
-    queue, result = costs.queue, ""
-    if queue.delays is not None:
+    result = ""
+    if delays is not None:
         result = say(
             "{count} pieces of work per step; they start {time} after their launch returned (median)",
-            count=count_text(round(queue.activities_per_step)),
-            time=time_text(round(queue.delays.median_ns)),
+            count=count_text(round(costs.queue.activities_per_step)),
+            time=time_text(round(delays.median_ns)),
         )
     return doc.Section("launches", say("Launches and the queue"), tuple(blocks), result=result)
 
