@@ -218,6 +218,7 @@ VALUES = {
         "control",
         "coverage",
         "device",
+        "each_launch",
         "phases",
         "rank",
         "exporter",

@@ -7,6 +7,7 @@ Calls are answered one at a time, by a process that is killed when one takes too
 from __future__ import annotations
 
 import base64
+import logging
 import signal
 import time
 from functools import partial
@@ -89,9 +90,7 @@ def serve(profiles: AgentProfiles) -> None:
 
     async def run() -> None:
         async with stdio_server() as (incoming, outgoing):
-            with CallsOutside(
-                profiles
-            ) as answer:  # it is started here, where stdin and stdout are no longer the client's
+            with CallsOutside(profiles) as answer:  # started where stdin and stdout are no longer the client's
                 server = agent_server(answer)
                 try:
                     await server.run(incoming, outgoing, server.create_initialization_options())
@@ -101,8 +100,8 @@ def serve(profiles: AgentProfiles) -> None:
 
     try:
         anyio.run(run)
-    except* BrokenPipeError:  # both ended at once, which is how a client goes
-        pass
+    except* BrokenPipeError as gone:  # both ended at once, which is how a client goes
+        logging.getLogger(__name__).debug("the client has gone: %s", gone)
 
 
 class _CallProgress:
