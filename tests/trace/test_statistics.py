@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.trace.statistics import largest, summarise
+from gpuledger.trace.statistics import largest, median, percentile_in_order, summarise
 
 values = st.lists(st.integers(-9, 9), max_size=12)
 
@@ -45,3 +45,13 @@ def test_the_values_given_stay_as_they_are() -> None:
     far_apart = np.array([0, 2**62, 7])
     assert [figures.total for figures in summarise(far_apart, np.array([0, 4, 2]) // 2)] == [0, 7, 2**62]
     assert far_apart.tolist() == [0, 2**62, 7]
+
+
+@given(st.lists(st.integers(-(2**62), 2**62), min_size=1), st.integers(0, 100))
+def test_a_percentile_of_what_is_in_order_is_that_of_numpy_and_at_50_the_median(
+    values: list[int], percent: int
+) -> None:
+    ordered = np.sort(np.array(values, np.int64))
+    said, room = percentile_in_order(ordered, percent), 1e-9 * max(map(abs, values)) + 1e-9
+    assert said == pytest.approx(np.percentile(ordered.astype(float), percent), abs=room)
+    assert percentile_in_order(ordered, 50) == pytest.approx(median(ordered.astype(float)), abs=room)

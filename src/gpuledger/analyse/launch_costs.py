@@ -18,7 +18,7 @@ from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
-from gpuledger.trace.statistics import Statistics, summarise
+from gpuledger.trace.statistics import Statistics, percentile_in_order, summarise
 from gpuledger.trace.tables import Rows
 
 
@@ -148,12 +148,12 @@ def _queue(device: Device) -> LaunchQueue:
     delay, delays = _launch_delays(device), None
     delay.sort()  # once for all that is asked of it
     if len(delay):
-        low, high = (_between(delay, share) for share in (0.1, 0.9))
+        low, middle, high = (percentile_in_order(delay, percent) for percent in (10, 50, 90))
         ahead = len(delay) - int(np.searchsorted(delay, AHEAD_NS, side="right"))
         up_to = np.searchsorted(delay, [bound for _, bound in DELAYS if bound is not None]).tolist()
         counts = np.diff([0, *up_to, len(delay)]).tolist()
         buckets = tuple((name, count) for (name, _), count in zip(DELAYS, counts, strict=True))
-        delays = QueueDelays(_between(delay, 0.5), low, high, ahead / len(delay), buckets)
+        delays = QueueDelays(middle, low, high, ahead / len(delay), buckets)
     return LaunchQueue(
         activities=count,
         activities_per_step=count / device.step_count,
@@ -175,14 +175,6 @@ def _launch_delays(device: Device) -> Ints:
         delay[filled : filled + len(call)] = begun - returned[call]
         filled += len(call)
     return delay
-
-
-def _between(ordered: Ints, share: float) -> float:
-    """The value so far along them, between the nearest two: as numpy's percentiles, without looking for it."""
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    least, most = int(ordered[low]), int(ordered[min(low + 1, len(ordered) - 1)])
-    return least + (most - least) * (place - low)
 
 
 def _by_range(trace: Trace, device: Device, launches: Positions) -> tuple[RangeLaunches, ...]:

@@ -330,10 +330,7 @@ def _between(device: Device, work: WorkPhases, pieces: Pieces, chosen: Positions
     names = (*work.phases, None)  # NOWHERE is the last
     columns = (pieces.before[chosen], pieces.after[chosen], pieces.inside[chosen])
     first, place = group(*columns)
-    idle, other = (
-        sweep.fold("sum", place, amounts[chosen], np.zeros(len(first), np.int64))
-        for amounts in (pieces.idle_ns, pieces.work_ns)
-    )
+    idle, other = (sweep.sums(place, amounts[chosen], len(first)) for amounts in (pieces.idle_ns, pieces.work_ns))
     gaps = device.ledger.gaps
     piece = sweep.search(pieces.start_ns[chosen], gaps.start_ns, "right") - 1
     is_inside = (piece >= 0) & device.steady_gaps
@@ -492,7 +489,7 @@ def phase_waits(
 def _waits(names: Sequence[str | None], phase: Numbers, layer: Numbers, amounts: Sequence[Ints]) -> list[PhaseWait]:
     """One entry for each phase and layer, layers in order."""
     first, number = group(phase, layer)
-    sums = [sweep.fold("sum", number, column, np.zeros(len(first), np.int64)).tolist() for column in amounts]
+    sums = [sweep.sums(number, column, len(first)).tolist() for column in amounts]
     seen = np.bincount(number, minlength=len(first)).tolist()
     return [
         PhaseWait(names[int(phase[row])], None if layer[row] == NOWHERE else int(layer[row]), *figures)

@@ -77,7 +77,7 @@ class _Kernels:
     @property
     def by_name(self) -> tuple[Codes, Ints]:
         """Each name that occurs, and the time of its work."""
-        time = sweep.fold("sum", self.work.name + np.int32(1), self.length_ns, np.zeros(len(self.family_of), np.int64))
+        time = sweep.sums(self.work.name + np.int32(1), self.length_ns, len(self.family_of))
         place = np.flatnonzero(time)
         return (place - 1).astype(np.int32), time[place]
 
@@ -87,19 +87,19 @@ class _Kernels:
         codes = distinct(name)
         if not len(codes) or (outside + 1) * len(codes) > _LARGEST_GRID:
             pair, of_pair = group(path, name)
-            time = sweep.fold("sum", of_pair, self.length_ns, np.zeros(len(pair), np.int64))
+            time = sweep.sums(of_pair, self.length_ns, len(pair))
             return path[pair], name[pair], time
         number_of = np.zeros(int(codes[-1]) + 2, np.int32)  # -1 is the last
         number_of[codes] = np.arange(len(codes))
         place = number_of[name] + path * np.int32(len(codes))  # of each pair, so that millions of rows are not sorted
-        time = sweep.fold("sum", place, self.length_ns, np.zeros((outside + 1) * len(codes), np.int64))
+        time = sweep.sums(place, self.length_ns, (outside + 1) * len(codes))
         pairs = np.flatnonzero(time)
         return pairs // len(codes), codes[pairs % len(codes)], time[pairs]
 
     def tree(self, kind: TreeKind, paths: NamePaths, names: Sequence[str], host: Ints, leaves: _Leaves) -> FlameTree:
         """The tree with kernels under the paths that launched them; work outside all is a frame without a name."""
         path, name, time = leaves
-        own_ns = sweep.fold("sum", path, time, np.zeros(len(paths) + 1, np.int64))
+        own_ns = sweep.sums(path, time, len(paths) + 1)
         kept = np.argsort(-time, kind="stable")[:MOST_NODES]
         texts = self.trace.strings.decode(name[kept].astype(np.int32))
         kernels = [label(text) if text else "CUDA graph" for text in texts]
@@ -197,7 +197,7 @@ def _stack_trees(device: Device, kernels: _Kernels) -> Iterator[FlameTree]:
     if (calls["stack"] >= 0).any():
         paths, names, of_stack = _stack_paths(trace, calls["stack"])
         of_call = np.append(of_stack[calls["stack"]], -1)
-        own = sweep.fold("sum", of_call[:-1], calls.duration_ns, np.zeros(len(paths), np.int64))
+        own = sweep.sums(of_call[:-1], calls.duration_ns, len(paths))
         host_ns = paths.with_inner(own)
         path = of_call[kernels.work.launch]
         yield kernels.tree(TreeKind.CALL_STACKS, paths, names, host_ns, kernels.by_path(path, len(paths)))

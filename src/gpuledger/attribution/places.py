@@ -94,7 +94,7 @@ def range_places(ranges: NamedNest, lost: Sequence[ThreadTime]) -> tuple[RangePl
 
 def _held_by_ranges(ranges: NamedNest, calls: Rows, weight_ns: Ints) -> tuple[tuple[str, ...], int]:
     """The path of ranges around these calls that holds most of their weight; and what it holds."""
-    own = sweep.fold("sum", innermost(ranges.rows, calls), weight_ns, np.zeros(len(ranges), np.int64))
+    own = sweep.sums(innermost(ranges.rows, calls), weight_ns, len(ranges))
     paths = _Paths(ranges, ranges.nest.summed_up(own), int(weight_ns.sum()))
     path = paths.heaviest()
     return paths.names(path), paths.held_ns(path)
@@ -262,7 +262,7 @@ def _costliest_call(calls: Rows, lost: Sequence[ThreadTime]) -> StackPlace | Non
     if not overlap.any():
         return None
     first, number = group(calls.codes("name"))
-    sums = sweep.fold("sum", number, overlap, np.zeros(len(first), np.int64))
+    sums = sweep.sums(number, overlap, len(first))
     most = int(sums.argmax())
     name = calls.strings.text(int(calls.codes("name")[first[most]]))
     rows = np.flatnonzero((number == most) & (overlap > 0))
@@ -300,7 +300,7 @@ def _heaviest_stack(trace: Trace, stacks: Ints, amount: Ints, whole: int) -> Sta
     """The place, of those that the stacks name, with the largest amount; None where none has any."""
     counts = np.flatnonzero(amount)
     first, number = group(stacks[counts])
-    sums = sweep.fold("sum", number, amount[counts], np.zeros(len(first), np.int64))
+    sums = sweep.sums(number, amount[counts], len(first))
     weights: Counter[str] = Counter()
     for stack, summed in zip(stacks[counts[first]].tolist(), sums.tolist(), strict=True):
         name = place(trace.stacks.texts(stack, trace.strings))

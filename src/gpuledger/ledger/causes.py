@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from gpuledger.messages import Message, say
+from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, same
 from gpuledger.trace.spans import Ints
-from gpuledger.trace.sweep import fold
 
 
 class Cause(StrEnum):
@@ -94,7 +94,7 @@ def idle_label(trigger: Trigger) -> Message:
 
 def by_trigger(trigger: Positions, time_ns: Ints) -> dict[Trigger, int]:
     """Time by what set it off, the most first; `trigger` holds positions in TRIGGERS."""
-    sums = fold("sum", trigger, time_ns, np.zeros(len(TRIGGERS), np.int64)).tolist()
+    sums = sweep.sums(trigger, time_ns, len(TRIGGERS)).tolist()
     triggers = sorted(zip(sums, TRIGGERS, strict=True), key=lambda entry: -entry[0])
     return {trigger: amount for amount, trigger in triggers if amount}
 

@@ -29,7 +29,7 @@ from gpuledger.trace.keys import distinct, equal, group
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, Spans, clip, covered, holds, intersection, total
 from gpuledger.trace.statistics import summarise
-from gpuledger.trace.sweep import fold, side_by_side
+from gpuledger.trace.sweep import side_by_side, sums
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text
 
@@ -209,8 +209,7 @@ class Device:
         mine = (work.state == State.COMPUTE) & (work.gpu == self.gpu)
         rows = np.flatnonzero(mine & self.begins_steady(work.start_ns))
         names = work.name[rows]
-        into = np.zeros(int(names.max(initial=-1)) + 1, np.int64)
-        return fold("sum", names, work.end_ns[rows] - work.start_ns[rows], into)
+        return sums(names, work.end_ns[rows] - work.start_ns[rows], int(names.max(initial=-1)) + 1)
 
     @cached_property
     def device_floor_ns(self) -> int:

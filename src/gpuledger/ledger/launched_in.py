@@ -112,7 +112,7 @@ class LaunchedTime:
     def __init__(self, calls: Rows, launch: Positions, time_ns: NDArray[Any]) -> None:
         self._calls: Final = calls.only("pid")
         self._launches: Final = sweep.occurrence_flags(launch, -1, len(calls) - 1)[1:]
-        time = sweep.fold("sum", launch, time_ns, np.zeros(len(calls), np.int64))
+        time = sweep.sums(launch, time_ns, len(calls))
         self._time_ns: Final = time.astype(np.int32) if time.max(initial=0) <= np.iinfo(np.int32).max else time
 
     def held_ns(self, ranges: Rows) -> Ints:

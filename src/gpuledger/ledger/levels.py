@@ -432,7 +432,7 @@ class LevelFinder:
         first, last = int(inside[0]), int(inside[-1]) + 1
         following = np.minimum(furthest(member[first:last]) + 1, level.count - 1)
         tile = np.where(member[first:last] >= 0, member[first:last], following)
-        tile_ns = sweep.fold("sum", tile, recorded[first:last], np.zeros(level.count, np.int64))
+        tile_ns = sweep.sums(tile, recorded[first:last], level.count)
         of_kernels = np.where(work.state != State.COPY, work.end_ns - work.start_ns, 0)[:first].sum()
         start_ns = int(recorded[:first].sum()) if of_kernels <= AT_START * recorded[:first].sum() else 0
         usual = median(level.length_ns / np.maximum(tile_ns, 1))

@@ -224,7 +224,7 @@ def _phases_by_launches(own: Activities, edges_ns: Ints) -> tuple[int, ...]:
     step = sweep.search(edges_ns, own.start_ns, "right") - 1
     step[step == len(edges_ns) - 1] = -1
     count, busy, launched = (
-        sweep.fold("sum", step, amounts, np.zeros(len(edges_ns) - 1, np.int64))
+        sweep.sums(step, amounts, len(edges_ns) - 1)
         for amounts in (same(1, len(own)), own.end_ns - own.start_ns, own.name.astype(np.int64) ** 2)
     )
     _, number = group(count, launched)

@@ -60,6 +60,13 @@ def nearest_percentiles(values: Ints, *percents: int) -> list[int]:
     return [int(value) for value in np.partition(values, ranks)[ranks]]
 
 
+def percentile_in_order(ordered: Ints, percent: int) -> float:
+    """The value so far along sorted values, between the nearest two; at 50 it is the median."""
+    low, above = divmod(percent * (len(ordered) - 1), 100)
+    least, most = int(ordered[low]), int(ordered[min(low + 1, len(ordered) - 1)])
+    return least + (most - least) * above / 100
+
+
 def lower_median(values: Ints) -> int:
     """The lower middle value, exactly: a float64 does not hold the nanoseconds since 1970."""
     return int(np.sort(values, axis=None)[(values.size - 1) // 2])
