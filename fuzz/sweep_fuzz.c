@@ -60,6 +60,8 @@ static void sets(struct input *in) {
     for (size_t at = 0; at < in->count; at++) must(out[0][at] >= 0 && out[0][at] <= (int64_t)at, "a record up to it");
     sweep_enclosing(a[0], a[1], (size_t)whole, spans, out[0]);
     for (size_t at = 0; at < in->count; at++) must(out[0][at] >= -1 && out[0][at] < whole, "a span or none");
+    sweep_held(a[0], a[1], (size_t)whole, spans, in->group, b[0], b[1]);
+    for (int64_t at = 0; at < whole; at++) must(b[1][at] >= 0 && b[1][at] <= (int64_t)in->count, "a count of records");
     sweep_search(in->start, in->count, in->group, in->count, 1, out[0]);
     for (size_t at = 0; at < in->count; at++) must(out[0][at] >= 0 && out[0][at] <= (int64_t)in->count, "a place");
     for (int at = 0; at < 2; at++) free(a[at]), free(b[at]), free(out[at]);

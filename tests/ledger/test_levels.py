@@ -318,5 +318,5 @@ def test_sums_over_launches_say_what_ranges_hold(
     for start, end in ranges:
         inside = [call >= 0 and start <= spans[call][0] and spans[call][1] <= end for call in launch.tolist()]
         held += [int(time[inside].sum())] if any(inside) else []
-    told = LaunchedTime(rows_of(Table.CALLS, spans), launch, time).held_ns(rows_of(Table.RANGES, ranges))
+    told = LaunchedTime(rows_of(Table.CALLS, spans), 1, launch, time).held_ns(rows_of(Table.RANGES, ranges))
     assert told.tolist() == held

@@ -76,3 +76,9 @@ def test_members_are_those_that_numpy_finds(far: list[int], near: list[int], oth
         expected = np.isin(given_values, among)
         assert is_among(given_values, among).tolist() == expected.tolist()
         assert leave_out(given_values, np.array(among, np.int64)).tolist() == sorted(set(values) - set(among))
+    for dtype in (np.int8, np.int32):
+        wide = [*others, 300, -(2**40), -(2**63), *range(-2, 4)]
+        assert is_among(np.array(near, dtype), wide).tolist() == [value in wide for value in near]
+    edge = np.array([-(2**63), 2**63 - 1, 0, *near], np.int64)
+    low = [-(2**63) + value for value in range(9)]
+    assert is_among(edge, low).tolist() == [value in low for value in edge.tolist()]

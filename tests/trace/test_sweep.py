@@ -196,6 +196,17 @@ def test_enclosing(outer: list[tuple[int, int]], inner: list[tuple[int, int]]) -
         assert at == (around[0] if around else -1)
 
 
+@given(records, records, st.data())
+def test_held(outer: list[tuple[int, int]], inner: list[tuple[int, int]], data: st.DataObject) -> None:
+    by_start = pair(sorted(outer, key=lambda each: (each[0], -each[1])))
+    amount = ints(data.draw(st.lists(st.integers(-2, 9), min_size=len(inner), max_size=len(inner))))
+    sums, counts = same(lambda: sweep.held(by_start, *pair(inner), amount))
+    member = sweep.enclosing(by_start, *pair(inner))
+    for span in range(len(outer)):
+        own = amount[(member == span) & (amount >= 0)]
+        assert (sums[span], counts[span]) == (own.sum(), len(own))
+
+
 @given(records, st.lists(st.integers(-25, 45), min_size=2, max_size=6, unique=True), st.data())
 def test_tiles(of: list[tuple[int, int]], edges: list[int], data: st.DataObject) -> None:
     group = np.array(data.draw(st.lists(st.integers(-1, 2), min_size=len(of), max_size=len(of))), np.int16)

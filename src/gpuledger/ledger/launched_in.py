@@ -19,7 +19,7 @@ from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.regex import NamePattern
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, take
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, occurrences, take
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import Rows, Table
@@ -27,7 +27,6 @@ from gpuledger.trace.tables import Rows, Table
 _WORD: Final = re.compile(r"[A-Za-z_]\w{2,}")
 _WORDS_COMPARED: Final = 5_000
 """A profile may have any number of names."""
-_CALLS_AT_ONCE: Final = 1 << 18
 
 
 def range_names(trace: Trace) -> list[str]:
@@ -107,23 +106,20 @@ def launching_range(work: Activities, host: Host, ranges: Rows) -> Positions:
 
 
 class LaunchedTime:
-    """Time of activities, summed up by the calls that launched them: asked of many kinds of ranges."""
+    """Time of activities, summed up by the calls of one process that launched them: asked of many kinds of ranges."""
 
-    def __init__(self, calls: Rows, launch: Positions, time_ns: NDArray[Any]) -> None:
-        self._calls: Final = calls.only("pid")
-        self._launches: Final = sweep.occurrence_flags(launch, -1, len(calls) - 1)[1:]
+    def __init__(self, calls: Rows, process: int, launch: Positions, time_ns: NDArray[Any]) -> None:
         time = sweep.sums(launch, time_ns, len(calls))
-        self._time_ns: Final = time.astype(np.int32) if time.max(initial=0) <= np.iinfo(np.int32).max else time
+        time[sweep.occurrence_flags(launch, -1, len(calls) - 1)[1:] == 0] = -1  # of what launched nothing
+        own = equal(calls["pid"], process)
+        self._calls: Final = calls.only().where(own)
+        self._time_ns: Final = take(time, own)
 
     def held_ns(self, ranges: Rows) -> Ints:
         """What each of the ranges that launched something holds, in order of time; the outermost where they nest."""
-        ranges = _by_start(ranges.only("pid"))
-        launches, time = np.zeros(len(ranges), np.int64), np.zeros(len(ranges), np.int64)
-        for first in range(0, len(self._calls), _CALLS_AT_ONCE):  # what holds them is never a column of all calls
-            part = slice(first, first + _CALLS_AT_ONCE)
-            member = _outermost(ranges, self._calls.between(part))
-            sweep.fold("most", member, self._launches[part], launches)
-            sweep.fold("sum", member, self._time_ns[part], time)
+        ranges, calls = _by_start(ranges.only()), self._calls
+        outer = ranges["start_ns"], ranges["end_ns"]
+        time, launches = sweep.held(outer, calls["start_ns"], calls["end_ns"], self._time_ns)
         return time[launches > 0]
 
 
@@ -148,4 +144,5 @@ def _outermost(ranges: Rows, calls: Rows) -> Positions:
 
 def main_process(work: Activities) -> int:
     """The process that launched the most on this GPU."""
-    return max(RowsByKey.of(work.pid), key=lambda process: len(process[1]))[0]
+    processes, counts = occurrences(work.pid)
+    return int(processes[counts.argmax()])

@@ -474,7 +474,10 @@ class LevelFinder:
         held, work = held_ns(self._work, self._window.start_ns), self._work
         if not len(self._host.calls):
             return held
-        idle = np.flatnonzero(held - (work.end_ns - work.start_ns) > LEAST_NS)
+        before = held - work.end_ns
+        before += work.start_ns
+        idle = np.flatnonzero(before > LEAST_NS)
+        del before
         waits = idle[waits_for_unrecorded(work, self._host, idle)]
         returned = self._host.calls["end_ns"][work.launch[waits]]
         waited = work.start_ns[waits] - np.maximum(work.end_ns[waits] - held[waits], returned)
@@ -548,7 +551,7 @@ class LevelFinder:
 
     @cached_property
     def _launched(self) -> LaunchedTime:
-        return LaunchedTime(self._host.calls, self._work.launch, self._recorded_ns)
+        return LaunchedTime(self._host.calls, main_process(self._work), self._work.launch, self._recorded_ns)
 
     def _ending_with(self, is_mark: Callable[[str], bool]) -> Positions | None:
         """Instances that end with the last of each run of kernels that match.
@@ -589,8 +592,12 @@ def _source_of(range_name: str) -> LevelSource:
 
 def held_ns(work: Activities, start_ns: int) -> Ints:
     """For each activity its own time and the idle time before it; together the time from `start_ns` to the last end."""
-    reached = np.maximum(furthest(work.end_ns), start_ns)
-    return np.diff(reached, prepend=start_ns)
+    reached = furthest(work.end_ns)
+    np.maximum(reached, start_ns, out=reached)
+    held = reached.copy()
+    held[:1] -= start_ns
+    held[1:] -= reached[:-1]
+    return held
 
 
 def _likeness(first: Codes, second: Codes) -> float:

@@ -93,30 +93,36 @@ def unrecorded_work(tables: Mapping[Table, Rows], asked: frozenset[Table]) -> li
     calls = tables.get(Table.CALLS)
     if calls is None or "name" not in calls:
         return []
-    return _without_calls(tables, calls) or [*_without_work(tables, calls, asked), *_without_nodes(tables, calls)]
+    strings = calls.strings
+    put = {_operation(strings.text(code) or "") for code in strings.distinct(calls.codes("name"))}
+    return _without_calls(tables, put) or [
+        *_without_work(tables, calls, asked),
+        *(_without_nodes(tables, calls) if DeviceOperation.GRAPH.number in put else ()),
+    ]
 
 
-def _without_calls(tables: Mapping[Table, Rows], calls: Rows) -> list[Note]:
+def _without_calls(tables: Mapping[Table, Rows], put: set[int]) -> list[Note]:
     """Work on the GPU, and among the calls not one that puts any there: a launch, a copy or a launch of a graph."""
     work = sum(len(tables.get(table, ())) for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
-    if not work or (_operations(calls) != NO_OPERATION).any():
-        return []
-    return counted("launches-not-recorded", work)
+    return counted("launches-not-recorded", 0 if put - {NO_OPERATION} else work)
 
 
-def _operations(calls: Rows) -> NDArray[np.int8]:
-    """What each call puts on the GPU; a function's name may end in a version: `cudaLaunchKernel_v7000`."""
-    return calls.strings.each(calls.codes("name"), lambda name: operation_number(name.partition("_v")[0]), np.int8)
+def _operation(function: str) -> int:
+    """What a call puts on the GPU; a function's name may end in a version: `cudaLaunchKernel_v7000`."""
+    return operation_number(function.partition("_v")[0])
 
 
 def _without_work(tables: Mapping[Table, Rows], calls: Rows, asked: frozenset[Table]) -> list[Note]:
     """Calls that put work of a kind on the GPU, and not one record of that kind."""
+    recorded = _kinds_recorded(tables, asked)
+    if all(recorded):
+        return []
     kind = calls.strings.each(calls.codes("name"), _kind, np.int8)
     ran = ~_while_capturing(calls, kind)
     if "result" in calls:
         ran &= calls["result"] <= 0
     notes = list[Note]()
-    for number, is_there in enumerate(_kinds_recorded(tables, asked)):
+    for number, is_there in enumerate(recorded):
         count = 0 if is_there else int(np.count_nonzero(ran & (kind == number)))
         notes += counted("work-not-recorded", count, table=_KINDS[number])
     return notes
@@ -128,7 +134,7 @@ def _kind(function: str) -> int:
         return _BEGINS
     if CAPTURE_ENDS.search(function):
         return _ENDS
-    number = operation_number(function.partition("_v")[0])
+    number = _operation(function)
     if number == DeviceOperation.COPY.number:
         return _KINDS.index("memsets" if "Memset" in function else "copies")
     return _KINDS.index("kernels") if number == DeviceOperation.KERNEL.number else -1
@@ -163,9 +169,8 @@ def _without_nodes(tables: Mapping[Table, Rows], calls: Rows) -> list[Note]:
     """Work that launches of graphs started, and of which some kind does not say which node it is."""
     if "correlation" not in calls:
         return []
-    by_graphs = calls["correlation"][_operations(calls) == DeviceOperation.GRAPH.number]
-    if not len(by_graphs):
-        return []
+    put = calls.strings.each(calls.codes("name"), _operation, np.int8)
+    by_graphs = calls["correlation"][put == DeviceOperation.GRAPH.number]
     by_kind = [rows for rows in (tables.get(Table.KERNELS),) if rows is not None]
     if (copies := tables.get(Table.COPIES)) is not None and "kind" in copies:
         is_memset = copies.codes("kind") == copies.strings.code("Memset")

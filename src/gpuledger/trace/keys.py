@@ -62,11 +62,11 @@ def one_after_another(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(parts)
 
 
-def distinct(values: NDArray[Any]) -> NDArray[Any]:
-    """The different values, sorted."""
+def distinct(values: NDArray[Any], bounds: tuple[int, int] | None = None) -> NDArray[Any]:
+    """The different values, sorted; none lies beyond `bounds`, where those are known."""
     if is_same(values):
         return values[:1]
-    low, high = int(values.min(initial=0)), int(values.max(initial=0))
+    low, high = bounds or (int(values.min(initial=0)), int(values.max(initial=0)))
     if _is_wide(low, high, len(values)):
         firsts = range(0, len(values), _ROWS_AT_ONCE)
         parts = [sweep.distinct(values[first : first + _ROWS_AT_ONCE].astype(np.int64, copy=False)) for first in firsts]
@@ -76,6 +76,8 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
 
 def occurrences(values: NDArray[Any]) -> tuple[NDArray[Any], Positions]:
     """The different values, sorted, and how often each is there."""
+    if is_same(values):
+        return values[:1], np.array([len(values)])
     first, number = group(values)
     return values[first], np.bincount(number, minlength=len(first))
 
@@ -84,10 +86,22 @@ def is_among(values: NDArray[Any], others: NDArray[Any] | Sequence[int]) -> NDAr
     """Which whole numbers are among others, as `np.isin` says; but that loads masked arrays, 20 ms of a start."""
     known = distinct(others if isinstance(others, np.ndarray) else np.array(others, np.int64)).reshape(-1)
     among = np.zeros(values.shape, np.bool_)
-    for begin in range(0, len(values) if len(known) else 0, _ROWS_AT_ONCE):
+    if len(known) <= _FEW_KEYS:
+        for one in known.tolist():
+            among |= values == one
+        return among
+    least, span, table = int(known[0]), int(known[-1]) - int(known[0]), None
+    if not _is_wide(0, span, len(values)):
+        table = np.zeros(span + 2, np.bool_)  # the last is for what lies beyond
+        table[known.astype(np.int64) - least] = True
+    for begin in range(0, len(values), _ROWS_AT_ONCE):
         part = values[begin : begin + _ROWS_AT_ONCE]
-        place = np.minimum(np.searchsorted(known, part), len(known) - 1)
-        among[begin : begin + len(part)] = known[place] == part
+        if table is not None:
+            place = (part.astype(np.int64) - least).view(np.uint64)  # what lies below wraps
+            among[begin : begin + len(part)] = table[np.minimum(place, np.uint64(span + 1)).view(np.int64)]
+        else:
+            place = np.minimum(np.searchsorted(known, part), len(known) - 1)
+            among[begin : begin + len(part)] = known[place] == part
     return among
 
 
@@ -213,6 +227,9 @@ class RowsByKey:
             return self._order[:0]
         return self._order[self._edges[place] : self._edges[place + 1]]
 
+
+_FEW_KEYS: Final = 4
+"""So many values are compared one after the other: a look for each row's place among them takes longer."""
 
 _FEW_MAJORS: Final = 16
 """Threads or processes: most profiles have no more."""

@@ -17,8 +17,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from gpuledger.records import dataclass
 from gpuledger.regex import regex
-from gpuledger.trace.keys import distinct, same
+from gpuledger.trace.keys import distinct, is_same, same, take
 from gpuledger.trace.spans import Ints
+from gpuledger.trace.sweep import occurrence_flags
 
 Codes = NDArray[np.int32]
 
@@ -83,8 +84,11 @@ class Strings:
         return [texts[code] for code in codes.tolist()]
 
     def distinct(self, codes: NDArray[np.signedinteger]) -> list[int]:
-        used: list[int] = distinct(codes).tolist()
-        return used
+        """The codes that are there, in order. They are known to lie between NO_TEXT and how many texts there are."""
+        if is_same(codes) or self._count > len(codes):
+            used: list[int] = distinct(codes).tolist()
+            return used
+        return (np.flatnonzero(occurrence_flags(codes, NO_TEXT, self._count - 1)) + NO_TEXT).tolist()
 
     def each(
         self, codes: NDArray[np.signedinteger], says: Callable[[str], int], dtype: DTypeLike = np.int64
@@ -96,8 +100,7 @@ class Strings:
             by_code[code] = says(self.text(code) or "")
         if len(codes) and (by_code[used] == by_code[used[0]]).all():
             return same(by_code[used[0]], len(codes), dtype)
-        column: NDArray[Any] = by_code[codes]
-        return column
+        return take(by_code, codes) if used and used[0] >= 0 else by_code[codes]
 
     def kinds(
         self, codes: NDArray[np.signedinteger], kind: Callable[[str], str]

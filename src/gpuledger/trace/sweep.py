@@ -323,6 +323,17 @@ def enclosing(outer: Pair, start: Ints, end: Ints) -> Ints:
     return np.where(begun <= start, first, -1)
 
 
+def held(outer: Pair, start: Ints, end: Ints, amount: Ints) -> Pair:
+    """What the records that `enclosing` gives to each outer span amount to, and how many; a negative one is none."""
+    if _pays(start):
+        into = _room(len(outer[0]))
+        reach = np.maximum.accumulate(outer[1])
+        native.held(*_columns(outer[0], reach), *_columns(start, end), _column(amount), *into)
+        return into
+    member = np.where(amount < 0, -1, enclosing(outer, start, end))
+    return sums(member, amount, len(outer[0])), sums(member, np.ones(len(start), np.int64), len(outer[0]))
+
+
 def tiles(start: Ints, end: Ints, group: NDArray[np.int16], edges: Ints, groups: int) -> Ints:
     """Time by tile and group, a row per tile: each record's own part within the tiles that sorted `edges` bound.
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from gpuledger.limits import Limits
-from gpuledger.read.nsys.container import NULL, NsysExport
+from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport
 from gpuledger.read.nsys.origin import NsysDevices, text_rows
 from gpuledger.read.nsys.schema import actual_name
 from gpuledger.read.request import counted
@@ -83,11 +83,12 @@ class TextCoder:
         """The id of a text of ours; bytes are decoded with the others at the end."""
         return self._own.setdefault(text, _FIRST_OWN + len(self._own))
 
-    def use(self, ids: Ints) -> Ints:
+    def use(self, ids: Ints, known: ColumnRange | None = None) -> Ints:
         """Note that a column uses these ids of nsys; gives them back, none of them in the place of ours."""
-        if ids.max(initial=0) >= _FIRST_OWN:
-            ids = np.minimum(ids, _FIRST_OWN - 1)
-        self._used.append(distinct(ids))
+        bounds = None if known is None or known.nulls or not len(ids) else (known.least, known.most)
+        if (ids.max(initial=0) if bounds is None else bounds[1]) >= _FIRST_OWN:
+            ids, bounds = np.minimum(ids, _FIRST_OWN - 1), None
+        self._used.append(distinct(ids, bounds))
         return ids
 
     def labels(self, values: Ints, names: Mapping[int, str]) -> Ints:
@@ -190,7 +191,10 @@ class TableFinisher:
             return by_row(self._coding.codes, raw.pop(name))
         if kind is Kind.TRIPLE:
             axes = [_number(raw.pop(f"{name}_{axis}")) for axis in "xyz"]
-            return np.stack(axes, axis=1, dtype=_narrowest(*axes), casting="unsafe")
+            triples = np.empty((len(axes[0]), 3), _narrowest(*axes))
+            for place, axis in enumerate(axes):
+                triples[:, place] = axis
+            return triples
         values = by_row(_number, raw.pop(name))
         dtype = _narrowest(values) if name in SELDOM_ASKED else kind.dtype
         return by_row(lambda values: values.astype(dtype, copy=False), values)

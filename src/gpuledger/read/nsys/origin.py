@@ -17,7 +17,7 @@ from gpuledger.read.checked_tables import assumed_gpu
 from gpuledger.read.nsys import schema
 from gpuledger.read.nsys.container import NULL, NsysExport
 from gpuledger.read.request import counted
-from gpuledger.trace.keys import distinct, group
+from gpuledger.trace.keys import distinct, equal, group, take
 from gpuledger.trace.model import Gpu, Note, Origin, Private, Process, Severity, os_pid
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
@@ -188,7 +188,7 @@ class NsysDevices:
 
     def count_assumed(self, device: Ints, gpu: NDArray[np.int32]) -> None:
         """Take note of rows that do not say where they ran, and of the GPUs that `resolve_work` gave them."""
-        assumed = gpu[device == NOT_RECORDED]
+        assumed = take(gpu, equal(device, NOT_RECORDED))
         for number, count in enumerate(np.bincount(assumed).tolist()):
             self._assumed[number] += count
 

@@ -39,6 +39,7 @@ from gpuledger.trace.keys import by_row, last_match, one_after_another, same, ta
 from gpuledger.trace.model import PID_BITS, Note, NotMeasured, Trace
 from gpuledger.trace.spans import Ints, depths, parents
 from gpuledger.trace.strings import Stacks, python_frame
+from gpuledger.trace.sweep import side_by_side
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import count_text
 
@@ -136,10 +137,7 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
     raw = {table: columns for table, names in asked if (columns := reading.table(table, names)) is not None}
     coding = reading.coder.coding(export, limits)
     finish = TableFinisher(coding, hosts(raw), NsysDevices(export, ordinals(raw)))
-    tables = {}
-    for table in list(raw):
-        progress(table.value, len(raw[table]["start_ns"]))
-        tables[table] = finish.rows(table, wanted[table], raw.pop(table))
+    tables = _finished(finish, wanted, raw, progress)
     refuse_impossible(name, tables, finish.devices.gpus, limits)
     tables, damage = with_true_times(tables)
     absent = {table: NotMeasured(reading.why_absent(table)) for table, _ in asked if table not in tables}
@@ -155,6 +153,26 @@ def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Li
     )
     origin = describe(export, tables, finish.devices.gpus)
     return Trace(origin, notes, coding.strings, tables, absent, reading.stacks.stacks(coding))
+
+
+def _finished(
+    finish: TableFinisher, wanted: WantedColumns, raw: dict[Table, Raw], progress: Progress
+) -> dict[Table, Rows]:
+    """The finished tables, those of the host beside those of the GPU: mostly there are as many calls as kernels."""
+
+    def finished(of: Iterable[Table]) -> dict[Table, Rows]:
+        tables = {}
+        for table in of:
+            progress(table.value, len(raw[table]["start_ns"]))
+            tables[table] = finish.rows(table, wanted[table], raw.pop(table))
+        return tables
+
+    order = list(raw)
+    of_host = [table for table in order if table in (Table.CALLS, Table.RANGES)]
+    of_gpu = [table for table in order if table not in of_host]
+    rows = sum(len(raw[table]["start_ns"]) for table in of_host)
+    host, gpu = side_by_side(rows, lambda: finished(of_host), lambda: finished(of_gpu))
+    return {table: (host | gpu)[table] for table in order}
 
 
 class _ExportReading:
@@ -222,7 +240,7 @@ class _ExportReading:
             columns = {ours: take(values, keep) for ours, values in columns.items()}
         for ours, theirs in wanted.items():
             if theirs in schema.STRING_COLUMNS:
-                columns[ours] = self.coder.use(columns[ours])
+                columns[ours] = self.coder.use(columns[ours], known[ours] if rows == len(keep) else None)
         return dict.fromkeys(optional, same(NULL, rows)) | columns, keep, name
 
     def _tell_lost_links(

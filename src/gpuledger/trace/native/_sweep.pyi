@@ -5,6 +5,16 @@ def union_of(
     start: Column, end: Column, label: Column, into_start: Column, into_end: Column, wanted: int, /
 ) -> int: ...
 def enclosing(outer_start: Column, reach: Column, start: Column, end: Column, into: Column, /) -> None: ...
+def held(
+    outer_start: Column,
+    reach: Column,
+    start: Column,
+    end: Column,
+    amount: Column,
+    into_sums: Column,
+    into_counts: Column,
+    /,
+) -> None: ...
 def tiles(start: Column, end: Column, group: Column, edges: Column, into: Column, groups: int, /) -> None: ...
 def distinct(values: Column, into: Column, /) -> int: ...
 def states(

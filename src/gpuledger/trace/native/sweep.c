@@ -93,7 +93,7 @@ size_t sweep_difference(struct sweep_spans a, struct sweep_spans b, int64_t *sta
 }
 
 /* How many of the sorted keys lie below `wanted`, or at it too: looked for near `near`, in steps that double. */
-static size_t below(const int64_t *keys, size_t count, int64_t wanted, int right, size_t near) {
+static inline size_t below(const int64_t *keys, size_t count, int64_t wanted, int right, size_t near) {
 #define IS_BELOW(key) ((key) < wanted || (right && (key) == wanted))
     size_t low, high, step = 1;
     if (near < count && IS_BELOW(keys[near])) {
@@ -270,6 +270,21 @@ void sweep_enclosing(const int64_t *outer_start, const int64_t *reach, size_t ou
         /* of those that end late enough the first has begun no later than any other: it encloses, or none does */
         near = below(reach, outer, in.end[at], 0, near);
         out[at] = near < outer && outer_start[near] <= in.start[at] ? (int64_t)near : -1;
+    }
+}
+
+void sweep_held(
+    const int64_t *outer_start, const int64_t *reach, size_t outer, struct sweep_spans in, const int64_t *amount,
+    int64_t *sums, int64_t *counts) {
+    size_t near = 0;
+    memset(sums, 0, outer * sizeof *sums);
+    memset(counts, 0, outer * sizeof *counts);
+    for (size_t at = 0; at < in.count && !ends(at); at++) {
+        if (amount[at] < 0) continue;
+        near = below(reach, outer, in.end[at], 0, near);
+        if (near == outer || outer_start[near] > in.start[at]) continue;
+        sums[near] += amount[at];
+        counts[near]++;
     }
 }
 

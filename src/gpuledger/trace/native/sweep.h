@@ -68,6 +68,12 @@ int sweep_split(
  * start, and `reach` is for each the latest end up to it. */
 void sweep_enclosing(const int64_t *outer_start, const int64_t *reach, size_t outer, struct sweep_spans in, int64_t *out);
 
+/* What the records that sweep_enclosing gives to each outer span amount to, and how many they are; one whose amount is
+ * negative does not count. */
+void sweep_held(
+    const int64_t *outer_start, const int64_t *reach, size_t outer, struct sweep_spans in, const int64_t *amount,
+    int64_t *sums, int64_t *counts);
+
 /* Time by tile and group: each record's own part (see sweep_shares), within the tiles that sorted `edges` bound, is added
  * to out[tile * groups + group]. Records come in order of their start; a negative group counts for none, and owns
  * nothing. 0 if a group has no place. */

@@ -247,6 +247,22 @@ static PyObject *enclosing(PyObject *self, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
+static PyObject *held(PyObject *self, PyObject *arguments) {
+    struct columns columns;
+    (void)self;
+    if (!hold(arguments, 5, 2, &columns)) return NULL;
+    size_t outer = length(&columns, 0), count = length(&columns, 2);
+    if (!fit(&columns, length(&columns, 1) == outer && length(&columns, 3) == count && length(&columns, 4) == count &&
+                           length(&columns, 5) == outer && length(&columns, 6) == outer))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    sweep_held(values(&columns, 0), values(&columns, 1), outer, spans(&columns, 2), values(&columns, 4),
+               values(&columns, 5), values(&columns, 6));
+    Py_END_ALLOW_THREADS
+    release(&columns);
+    Py_RETURN_NONE;
+}
+
 static PyObject *tiles(PyObject *self, PyObject *arguments) {
     struct columns columns;
     long long groups;
@@ -482,6 +498,7 @@ WATCHED_METHOD(calls)
 WATCHED_METHOD(split)
 WATCHED_METHOD(distinct)
 WATCHED_METHOD(enclosing)
+WATCHED_METHOD(held)
 WATCHED_METHOD(tiles)
 WATCHED_METHOD(union_of)
 WATCHED_METHOD(look_up)
@@ -513,6 +530,7 @@ static PyMethodDef methods[] = {
      "split(start, end, kind, from, to, into, short_ns, labels) -> whether windows were disjoint and in order"},
     {"distinct", distinct_watched, METH_VARARGS, "distinct(values, into) -> how many, in no order; -1: more than there is room"},
     {"enclosing", enclosing_watched, METH_VARARGS, "enclosing(outer_start, reach, start, end, into)"},
+    {"held", held_watched, METH_VARARGS, "held(outer_start, reach, start, end, amount, into_sums, into_counts)"},
     {"tiles", tiles_watched, METH_VARARGS, "tiles(start, end, group, edges, into, groups)"},
     {"union_of", union_of_watched, METH_VARARGS,
      "union_of(start, end, label, into_start, into_end, wanted) -> how many spans; -1: not sorted"},
