@@ -85,6 +85,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, unpacked: Unpacked, browser: 
 def test_every_box_is_in_its_place(width: int, theme: str, page: Page) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme=theme)
+    page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
     assert page.evaluate(PROBLEMS) == []
 
 

@@ -137,10 +137,7 @@ def html(page: doc.Page, language: str, content: str, made_by: str, room: Room =
         '<meta name="generator" content="gpuledger {}">\n<title>{}</title>\n<link rel="icon" href="data:,">\n'
         "<style>{}</style>\n</head>\n"
     )
-    foot = (
-        '<footer><p>{}</p></footer>\n<script type="application/json" id="document">{}</script>\n'
-        "<script>{}</script>\n</body>\n</html>\n"
-    )
+    foot = '<footer><p>{}</p></footer>\n<script type="application/json" id="document">{}</script>\n</body>\n</html>\n'
     writer = _PageWriter(language, words, room, command)
     return joined_html(
         (
@@ -150,8 +147,8 @@ def html(page: doc.Page, language: str, content: str, made_by: str, room: Room =
                 Html(policy),  # ours, and quotes in it must stay
                 *(made_by, writer.title(page), Html(style)),
             ),
-            writer.body(page),
-            writer.put(foot, words["made_by"], json_html(content), Html(script)),
+            writer.body(page, script),
+            writer.put(foot, words["made_by"], json_html(content)),
         )
     )
 
@@ -173,9 +170,16 @@ class _PageWriter(PartWriter):
     def title(self, page: doc.Page) -> str:
         return f"{self._cut(page.title or page.name)} · gpuledger"
 
-    def body(self, page: doc.Page) -> Html:
-        """All that is seen of a page but its last line."""
+    def body(self, page: doc.Page, script: str) -> Html:
+        """All that is seen of a page but its last line; the script right after the timeline, so that this answers."""
         word = self._words
+        sections = list(map(self._section, page.sections))
+        drawn = (
+            place
+            for place, section in enumerate(page.sections, 1)
+            if any(isinstance(block, doc.TimelineBlock) for block in section.blocks)
+        )
+        sections.insert(next(drawn, len(sections)), self.put("<script>{}</script>\n", Html(script)))
         links = (
             self.put('<li><a href="#{}">{}</a></li>\n', section.name, section.short or self._cut(section.title))
             for section in page.sections
@@ -200,7 +204,7 @@ class _PageWriter(PartWriter):
             self.coded(cut(self._tell(page.verdict), VERDICT_LETTERS, self._tell)),
             self.put_if(tiles, '<dl class="tiles" aria-label="{}">\n{}</dl>\n', word["glance"], tiles),
             self.put_if(opening, '<div class="opening">\n{}\n</div>\n', opening),
-            joined_html(map(self._section, page.sections)),
+            joined_html(sections),
         )
 
     def _section(self, section: doc.Section) -> Html:

@@ -1,11 +1,9 @@
 // What needs a script is started here. Without scripts, all tables and pictures are there.
 
 startTheme();
-startCopying();
-startSections();
-startTimeline();
+const linkTimeline = startTimeline(); // it answers while what stands below it is still being read
 
-// The first key is for the timeline; what is below it starts when the browser has nothing else to do.
+// What is below starts when the browser has nothing else to do.
 const startRest = () => {
   startTables();
   startStepLedger();
@@ -13,5 +11,12 @@ const startRest = () => {
   startBands();
   document.documentElement.dataset.started = ""; // tests and pictures wait for it
 };
-if (window.requestIdleCallback) requestIdleCallback(startRest, { timeout: 500 });
-else setTimeout(startRest, 50);
+const startPage = () => {
+  startCopying();
+  startSections();
+  if (linkTimeline) linkTimeline();
+  if (window.requestIdleCallback) requestIdleCallback(startRest, { timeout: 500 });
+  else setTimeout(startRest, 50);
+};
+if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", startPage);
+else startPage();

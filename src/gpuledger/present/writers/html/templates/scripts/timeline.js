@@ -1,8 +1,9 @@
-// The timeline: puts model, view, painter, card and search together, and answers keys and links.
+// The timeline: puts model, view, painter, card and search together, and answers keys and links. It gives back what
+// is to be done once the whole page is there, with the findings and tables that link to it.
 
 const startTimeline = () => {
   const model = jsonOf("timeline-json");
-  if (!model) return;
+  if (!model) return null;
   const root = document.getElementById("timeline-box");
   const frame = root.querySelector(".tl-frame");
   const scroller = root.querySelector(".tl-scroll");
@@ -307,7 +308,7 @@ const startTimeline = () => {
   };
   addEventListener("popstate", goTo);
   copies(root.querySelector(".tl-link"), () => new URL(placeNow(), location.href).href);
-  for (const link of document.querySelectorAll("a[data-stretch]")) {
+  const wire = (link) => {
     const kept = { evidence: null };
     link.addEventListener("pointerenter", () => {
       kept.evidence = evidence;
@@ -329,15 +330,18 @@ const startTimeline = () => {
       frame.focus({ preventScroll: true });
       frame.dataset.shown = link.dataset.what;
     });
-  }
+  };
 
   root.hidden = false;
   root.parentElement.querySelector(".needs-script").hidden = true;
   open(0);
-  if (location.hash) goTo();
   new ResizeObserver(measure).observe(root);
   document.addEventListener("recoloured", () => {
     painter.recolour();
     view.ask();
   });
+  return () => {
+    document.querySelectorAll("a[data-stretch]").forEach(wire);
+    if (location.hash) goTo();
+  };
 };
