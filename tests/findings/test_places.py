@@ -143,7 +143,7 @@ def test_stacks_of_calls_are_told_by_the_time_that_they_hold() -> None:
 
 
 def test_with_neither_ranges_nor_stacks_what_came_next_is_told() -> None:
-    assert told(program()).sentences == ("100.0 % of the lost time before k", "by cause: host code 99.9 %")
+    assert told(program()).sentences == ("100.0 % of the lost time before k", "meanwhile: host code 99.9 %")
 
 
 @pytest.mark.parametrize(

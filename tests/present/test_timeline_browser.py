@@ -64,26 +64,26 @@ def decode_page(tmp_path_factory: pytest.TempPathFactory, unpacked: Unpacked) ->
 
 @pytest.fixture(scope="module")
 def sparse(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A page of 4,000 kernels that fill a tenth of the time: 1 us in 10; and of a thread that only polls."""
-    count, strings = 4_000, Strings(("gemm", "poll", "os"))
+    """A page of 4,000 kernels that fill a tenth of the time, 1 us in 10; one thread only polls, another only reads."""
+    count, strings = 4_000, Strings(["gemm", "poll", "read", "os"])
     begin = range(0, 10_000 * count, 10_000)
     kernels = table(
         Table.KERNELS, strings, count, start_ns=begin, end_ns=[start + 1_000 for start in begin], name=["gemm"] * count
     )
     polled = range(0, 10_000 * count, 1_000_000)
     ends = [start + 999_000 for start in polled]
-    polls = table(
+    calls = table(
         Table.CALLS,
         strings,
-        len(polled),
-        start_ns=polled,
-        end_ns=ends,
-        tid=[7] * len(polled),
-        name=["poll"] * len(polled),
-        layer=["os"] * len(polled),
-        stack=[-1] * len(polled),
+        len(polled) + 1,
+        start_ns=[*polled, 0],
+        end_ns=[*ends, 10_000 * count],
+        tid=[7] * len(polled) + [8],
+        name=["poll"] * len(polled) + ["read"],
+        layer=["os"] * (len(polled) + 1),
+        stack=[-1] * (len(polled) + 1),
     )
-    trace = of_tables(strings, {Table.KERNELS: kernels, Table.CALLS: polls})
+    trace = of_tables(strings, {Table.KERNELS: kernels, Table.CALLS: calls})
     path = tmp_path_factory.mktemp("sparse") / "sparse.html"
     path.write_text(page_of(build_report(trace, "sparse", Selection())))
     return path.as_uri()
@@ -100,6 +100,11 @@ def rest(page: Page) -> None:
         for (let frame = 0; frame < 3; frame += 1) await new Promise(requestAnimationFrame);
       }
     }""")
+
+
+def tall_of(page: Page) -> float:
+    """How tall all rows of the timeline are."""
+    return float(page.locator(".tl-tall").bounding_box()["height"])
 
 
 def test_ink_is_time_however_far_out_the_view_is(sparse: str, browser: Browser) -> None:
@@ -124,9 +129,9 @@ def test_ink_is_time_however_far_out_the_view_is(sparse: str, browser: Browser) 
         lane = [22 + 16 + 17 + 6 + 16, 24]  # below the axis, the idle row and the stream's own head
         shares = page.evaluate(ink, lane)
         assert all(0.08 < share < 0.12 for share in shares[1:-1]), shares
-        low = frame.bounding_box()["height"]
+        low = tall_of(page)
         frame.press("t")
-        assert frame.bounding_box()["height"] > low
+        assert tall_of(page) == low + 2 * (16 + 17 + 6)  # both threads' heads and lanes, with the room below
         frame.press("t")
         page.locator("#timeline-box input[type=search]").fill("gemm")
         page.locator("#timeline-box input[type=search]").press("Enter")
@@ -142,14 +147,14 @@ def test_the_step_with_the_fix_stands_above_the_recorded_one(decode_page: str, b
     with kept_open(browser, decode_page) as page:
         page.locator(".top-findings a").first.hover()
         switch, note = page.get_by_label("with HOST-LOAD fixed"), page.locator(".tl-note")
-        before, tall = note.text_content(), page.locator(".tl-tall").bounding_box()["height"]
+        before, tall = note.text_content(), tall_of(page)
         switch.check()
         assert re.fullmatch(
             r"Replayed with HOST-LOAD fixed, not recorded: [\d.]+ ms becomes [\d.]+ ms\.", note.text_content()
         )
-        assert page.locator(".tl-tall").bounding_box()["height"] > tall
+        assert tall_of(page) > tall
         switch.uncheck()
-        assert (note.text_content(), page.locator(".tl-tall").bounding_box()["height"]) == (before, tall)
+        assert (note.text_content(), tall_of(page)) == (before, tall)
 
 
 def test_the_hover_card_is_beside_what_it_is_about(decode_page: str, browser: Browser) -> None:

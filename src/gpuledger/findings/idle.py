@@ -188,7 +188,7 @@ class _GapEvidence:
         most = [(cause.label, share_text(amount / total)) for cause, amount in causes if amount >= LEAST_SHARE * total]
         if most:
             shown = joined(say(", "), (joined(" ", entry) for entry in most))
-            sentence = say("by cause: {causes}", causes=shown)
+            sentence = say("meanwhile: {causes}", causes=shown)
             yield Evidence(sentence, share=causes[0][1] / total, of=say("the gaps' time"))
 
     def _in_ranges(self, held: RangePlace, of: ThreadPlaces) -> Evidence:
@@ -501,9 +501,14 @@ def _saved_ns(subject: OneGpu, edit: Edit, gaps_ns: int, after_ns: int) -> int:
     return saving if saving > MORE_THAN_GAPS * gaps_ns else min(saving, gaps_ns)
 
 
+def _is_named(part_ns: int, whole_ns: int) -> bool:
+    """Whether a claim names a part beside the rest: a twentieth of the whole, or nobody would miss it."""
+    return 0 < whole_ns <= 20 * part_ns
+
+
 def _with_what_follows(device: Device, claim: Message, gaps_ns: int, saving: int) -> Message:
     """The claim, and what is lost after its gaps: the host is behind until it has queued enough again."""
-    if saving <= gaps_ns:
+    if not _is_named(saving - gaps_ns, saving):
         return claim
     more = per_step(device, saving - gaps_ns)
     return say("{claim}, and {more} more until the host is ahead again", claim=claim, more=more)
@@ -530,7 +535,7 @@ def _host_waited(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     edit = rule.edit_of(subject)
     saving = _saved_ns(subject, edit, time, _behind_ns(device) + _longer_waited_ns(device))
     claim = say("syncs drain the queue, and the GPU idles after them: {rounds}", rounds=_rounds(device, idle))
-    if per_step(device, idle) != per_step(device, time):
+    if _is_named(time - idle, time):
         claim = say("{claim}, and {more} more for what they read", claim=claim, more=per_step(device, time - idle))
     claim = _with_what_follows(device, claim, time, saving)
     assumption = say("no syncs: they go away, with the small copies and the code around them")
@@ -632,7 +637,7 @@ def _host_was_behind(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     what = say("{launches}, {time} idle between them", launches=launches, time=per_step(device, own))
     if not own:
         what = say("{launches}, {time} idle after syncs", launches=launches, time=per_step(device, lost))
-    elif per_step(device, own) != per_step(device, lost):
+    elif _is_named(lost - own, lost):
         what = say("{what}, and {more} more after syncs", what=what, more=per_step(device, lost - own))
     claim = say("CPU launches can't keep up with the GPU: {what}", what=what)
     assumption = say("launches become free, as in a captured graph or with far fewer, larger kernels")

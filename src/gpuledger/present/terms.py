@@ -89,6 +89,7 @@ _RANGE_TONES: Final = {"op": "host-operator", "python": "host-python"}
 
 
 WAITING_CALL: Final = say("waiting call")
+HOST_CALL: Final = say("host call")
 _WAITS: Final = regex(
     r"(e?p?poll|p?select|epoll_p?wait2?|pause|futex|(clock_)?nanosleep|u?sleep|pthread_(cond_(timed|clock)?wait|join)"
     r"|sem_(timed|clock)?wait|sig(timed)?wait(info)?|wait(pid|4|id)?|accept4?|io_getevents|mq_(timed)?receive)"
@@ -107,7 +108,7 @@ def event_words(finder: EventFinder, source: EventSource, text: str | None, kind
     if source is EventSource.CUDA_CALL:
         return short_function_name(text or "?"), f"idle-{CALL_KINDS[kind]}", say("CUDA call")
     if source is EventSource.OTHER_CALL:
-        return text or "?", "idle-os", WAITING_CALL if _WAITS.fullmatch(text or "") else say("host call")
+        return text or "?", "idle-os", WAITING_CALL if _WAITS.fullmatch(text or "") else HOST_CALL
     if kind < 0:
         return text or "?", "copy", say("copy")
     family = finder.work.families[kind]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from gpuledger.analyse.light.books import MOSTLY_KNOWN, SOURCES, BusyTime, LightBooks, LightRow
+from gpuledger.analyse.light.books import MOSTLY_KNOWN, PARTS, SOURCES, BusyTime, LightBooks, LightRow
 from gpuledger.analyse.light.kernel_light import LightSource
 from gpuledger.analyse.light.reachable import LightRoof
 from gpuledger.catalog.kernel_names import cut_label, label
@@ -90,6 +90,21 @@ def light_sentence(device: Device, books: LightBooks) -> Message | None:
         share=share_text(whole.light_ns / max(whole.whole_ns, 1)),
         family=family,
         lost=share_text((busy.lost_ns + busy.avoidable_ns) / steady_ns),
+    )
+
+
+def parts_sentence(books: LightBooks) -> Message:
+    """How much of compute is light, lost, avoidable and unknown."""
+    whole = books.whole
+    light, lost, avoidable, unknown = (share_text(getattr(whole, part) / whole.whole_ns) for part in PARTS)
+    return say(
+        "Of compute, {light} is light (what the GPU's roofs allow), {lost} lost, {avoidable} avoidable and {unknown} "
+        "unknown, by {source}.",
+        light=light,
+        lost=lost,
+        avoidable=avoidable,
+        unknown=unknown,
+        source=SOURCES[books.source],
     )
 
 

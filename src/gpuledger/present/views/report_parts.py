@@ -7,7 +7,6 @@ from functools import partial, reduce
 from typing import Final
 
 from gpuledger.analyse.inventory import OS_CALLS_MISSING
-from gpuledger.analyse.light.books import PARTS, SOURCES
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.catalog.frameworks import is_amd
 from gpuledger.catalog.kernel_names import cut_label, label
@@ -22,7 +21,7 @@ from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow, Paragraph
 from gpuledger.present.palette import line_tone
-from gpuledger.present.views.light import light_sentence, step_sentence
+from gpuledger.present.views.light import light_sentence, parts_sentence, step_sentence
 from gpuledger.records import replace
 from gpuledger.trace.model import Severity, always_shown
 from gpuledger.trace.tables import Table
@@ -297,18 +296,7 @@ def light_blocks(run: ProfiledRun) -> list[Block]:
     books = run.light
     if books is None or not books.is_telling:
         return []
-    whole = books.whole
-    light, lost, avoidable, unknown = (share_text(getattr(whole, part) / whole.whole_ns) for part in PARTS)
-    sentence = say(
-        "Of compute, {light} is light (what the GPU's roofs allow), {lost} lost, {avoidable} avoidable and {unknown} "
-        "unknown, by {source}.",
-        light=light,
-        lost=lost,
-        avoidable=avoidable,
-        unknown=unknown,
-        source=SOURCES[books.source],
-    )
-    return [Paragraph(sentence), Paragraph(step_sentence(run.main_device, books))]
+    return [Paragraph(parts_sentence(books)), Paragraph(step_sentence(run.main_device, books))]
 
 
 def use_blocks_of(run: ProfiledRun) -> list[Block]:

@@ -41,12 +41,12 @@ from gpuledger.present.views.gpu_time import (
     triggers_sheet,
     usual_sheet,
 )
-from gpuledger.present.views.light import kernels_sheet, light_chart, light_sheet
+from gpuledger.present.views.light import kernels_sheet, light_chart, light_sheet, parts_sentence, step_sentence
 from gpuledger.present.views.page.over_time import place_on_timeline
 from gpuledger.present.views.page.rooflines import operator_roofline_chart
 from gpuledger.present.views.phases import layers_sheet
 from gpuledger.present.views.phases import phases_sheet as layer_phases_sheet
-from gpuledger.present.views.report_parts import drawing_order, ledger_title, light_blocks
+from gpuledger.present.views.report_parts import drawing_order, ledger_title
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import count_text, share_text, time_text
 
@@ -74,13 +74,24 @@ def ledger_section(report: ReportAnswer) -> doc.Section:
     caption = say("Time breakdown, GPU {gpu}", gpu=device.gpu)
     blocks: list[doc.Block] = [doc.SheetBlock(_ledger_sheet(device), caption=caption, anchor="ledger")]
     blocks += [] if report.unclassified is None else [doc.Paragraph(report.unclassified, "note")]
-    if (books := report.run.light) is not None and books.is_telling:
-        title = say("What compute time was good for")
-        blocks += [doc.Heading(title), *light_blocks(report.run), light_chart(device, books)]
-        under = operator_roofline_chart(report.operator_roofline, device.step_count)
-        blocks += [] if under is None else [under]
-        blocks += [doc.SheetBlock(sheet(device, books)) for sheet in (light_sheet, kernels_sheet)]
     return doc.Section("books", ledger_title(device), tuple(blocks), say("Where the time went"))
+
+
+def light_section(report: ReportAnswer) -> doc.Section | None:
+    """What compute time was good for, as bars and tables; None where that is not known of most of it."""
+    device, books = report.run.main_device, report.run.light
+    if books is None or not books.is_telling:
+        return None
+    under = operator_roofline_chart(report.operator_roofline, device.step_count)
+    blocks: tuple[doc.Block, ...] = (
+        doc.Paragraph(step_sentence(device, books)),
+        light_chart(device, books),
+        *([] if under is None else [under]),
+        *(doc.SheetBlock(sheet(device, books)) for sheet in (light_sheet, kernels_sheet)),
+    )
+    return doc.Section(
+        "speed-of-light", say("What compute time was good for"), blocks, say("Compute time"), parts_sentence(books)
+    )
 
 
 def _ledger_sheet(device: Device) -> Sheet:

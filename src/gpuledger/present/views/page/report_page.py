@@ -31,6 +31,7 @@ from gpuledger.present.views.page.breakdown import (
     gaps_section,
     layers_section,
     ledger_section,
+    light_section,
     steps_chart,
     steps_section,
 )
@@ -96,6 +97,7 @@ def report_page(report: ReportAnswer, memory: SnapshotAnswer | None = None) -> d
             *(
                 section
                 for section in (
+                    light_section(report),
                     layers_section(report),
                     ranges_section(report),
                     kernels_section(report),

@@ -38,7 +38,7 @@ from gpuledger.messages import Message, say
 from gpuledger.present.document import FlameBlock, StepStrip, Tell, TimelineBlock
 from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import visible
-from gpuledger.present.terms import WAITING_CALL, event_words, family_line, track_words
+from gpuledger.present.terms import HOST_CALL, WAITING_CALL, event_words, family_line, track_words
 from gpuledger.present.writers.html.tables import cut, middle
 from gpuledger.trace.keys import group
 from gpuledger.trace.spans import Ints, Span, Spans
@@ -165,6 +165,7 @@ def timeline_json(block: TimelineBlock, tell: Tell, letters: int) -> str:
             "rows": writer.rows.entries,
             "names": writer.names.entries,
             "waiting": writer.kinds.number(WAITING_CALL, tell(WAITING_CALL)),
+            "blocking": writer.kinds.number(HOST_CALL, tell(HOST_CALL)),
             "bins": COVER_BINS,
             "kinds": writer.kinds.entries,
             "triggers": [[tell(trigger.label), f"idle-{trigger}"] for trigger in TRIGGERS],

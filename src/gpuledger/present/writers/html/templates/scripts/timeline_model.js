@@ -102,10 +102,12 @@ const useLane = (given, row, from) => {
   return { kind: "use", row, depth: 0, starts, ends, values: given.values.map((text) => unpacked(text, given.count)) };
 };
 
-// Whether a thread does nothing but wait: such rows are the loudest, and say the least.
-const onlyWaits = (model, events, first, count) => {
-  for (let id = first; id < first + count; id += 1) if (model.names[events.name[id]][3] !== model.waiting) return false;
-  return count > 0;
+// Whether a thread does nothing but wait: such rows are the loudest, and say the least. One call to the system that
+// lasts all the stretch is a wait too, whatever its name: nobody reads from a file that long.
+const onlyWaits = (model, events, first, count, [begin, end]) => {
+  const kinds = new Set(events.name.slice(first, first + count).map((name) => model.names[name][3]));
+  const isBlocked = count === 1 && kinds.has(model.blocking) && events.length[first] >= end - begin;
+  return isBlocked || (kinds.size === 1 && kinds.has(model.waiting));
 };
 
 // One stretch: its rows in the order to be shown, and the columns of its events; or the same with the fix, above what
@@ -143,7 +145,7 @@ const openStretch = (model, number, isFixed = false) => {
   for (const use of given.use) add(use.row, [useLane(use, use.row, from)]);
   let first = 0;
   for (const [row, some] of given.tracks) {
-    const waits = model.rows[row][0] === "thread" && onlyWaits(model, events, first, some);
+    const waits = model.rows[row][0] === "thread" && onlyWaits(model, events, first, some, given.core);
     add(row, eventLanes(events, row, first, some), { waits, ...coverOf(given.cover?.[row]) });
     first += some;
   }
