@@ -77,6 +77,19 @@ def test_a_report_holds_what_was_recorded(opened: Callable[[bytes], Trace]) -> N
     ]
 
 
+def test_a_range_that_nobody_ended_is_on_the_clock_of_the_rest(opened: Callable[[bytes], Trace]) -> None:
+    """nsys 2025.6 writes its times since the host started: here the recording began 5 s after that, and took 100 ns."""
+    began = 5 * 10**9
+    events = [*EVERYTHING[0], push_pop(0, 50, b"step"), push_pop(began + 20, began + 90, b"never popped")]
+    trace = opened(report(events, since_boot=(began, began + 100)))
+    ranges = trace[Table.RANGES]
+    assert list(zip(ranges.texts("name"), ranges["start_ns"].tolist(), ranges["end_ns"].tolist(), strict=True)) == [
+        ("step", 0, 50),
+        ("never popped", 20, 90),
+    ]
+    assert [note.count for note in trace.health if note.code == "ranges-since-boot"] == [1]
+
+
 def test_what_is_not_known_is_counted(opened: Callable[[bytes], Trace]) -> None:
     unknown: list[Message] = [{1: 300, 200: {1: 1}}, {1: 300, 200: {1: 2}}, {1: 2**40}, call(1, 2, 3, layer=250)]
     notes = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger import Table, open_trace
-from support.nsys_exports import PID, call, kernel, minimal
+from support.nsys_exports import PID, call, kernel, minimal, push
 from support.torch_traces import CALL, KERNEL, KERNEL_ARGS, saved
 from support.trace_notation import columns_of
 
@@ -33,6 +33,30 @@ def with_two_gpus(path: Path, *mapping: tuple[int, int, int]) -> Path:
 
 
 # Nsight Systems
+
+
+@pytest.mark.parametrize(("began", "last_call", "moved"), [(5_000, 90, True), (40, 90, False), (5_000, 5_010, False)])
+def test_ranges_on_the_hosts_clock_are_moved_where_no_other_clock_has_such_times(
+    tmp_path: Path, began: int, last_call: int, moved: bool
+) -> None:
+    """A recording of 100 ns. On a host that had just started, a range of then may as well be of the recording.
+
+    And where calls have such times too, that is how the recording counts.
+    """
+    times = [(0, 50), (began + 20, began + 90), (began + 20, None), (began + 101, began + 102)]
+    path = altered(
+        minimal(
+            tmp_path / "a.sqlite",
+            NVTX=[push(*each, "r") for each in times],
+            KERNEL=[kernel(30, 95)],
+            RUNTIME=[call(last_call, last_call + 5)],
+        ),
+        "CREATE TABLE ANALYSIS_DETAILS (globalVid INTEGER, duration INTEGER, startTime INTEGER, stopTime INTEGER)",
+        f"INSERT INTO ANALYSIS_DETAILS VALUES (0, 100, {began}, {began + 100})",
+    )
+    ranges = open_trace(path)[Table.RANGES]
+    assert ranges["start_ns"].tolist()[:3] == ([0, 20, 20] if moved else [start for start, _ in times[:3]])
+    assert ranges["start_ns"].tolist()[3] == began + 101  # of no time that the recording lasted
 
 
 def test_a_process_with_one_gpu_works_on_that_one_whatever_its_number(tmp_path: Path) -> None:

@@ -116,10 +116,16 @@ def report(
     packing: bytes = b"lz4",
     version: bytes = b"2025.3.1.0",
     sections: Mapping[str, str] = {},
+    since_boot: tuple[int, int] = (0, 0),
 ) -> bytes:
-    """A whole report. `sections` renames some of them."""
+    """A whole report. `sections` renames some of them; `since_boot` is when the recording began and ended."""
     machine = message(
-        {1: {1: b"Local (CLI)", 2: {1: [{1: 205, 2: b"580.1"}, {1: 611, 2: b"13000"}]}}, 2: {2: {1: [12, 123]}}}
+        {
+            1: {1: b"Local (CLI)", 2: {1: [{1: 205, 2: b"580.1"}, {1: 611, 2: b"13000"}]}},
+            2: {2: {1: [12, 123]}},
+            17: since_boot[0],
+            18: since_boot[1],
+        }
     )
     counts = message({1: sum(map(len, blocks)), 3: len(texts), 9: packing})
     raw = varint(len(machine)) + machine + varint(len(counts)) + counts

@@ -264,10 +264,10 @@ def analyse_devices(trace: Trace, name: str, wanted: Selection) -> tuple[Device,
                 found=f"{origin.tool}, {count_text(launches)} launches",
                 hint="record later, when the graphs are launched; `gpuledger explain CAPTURE-WARMUP` says how",
             )
-        version, schema = origin.tool_version or "of unknown version", origin.schema_version or "unknown"
+        events = [f"{count_text(len(rows))} {table.value}" for table, rows in trace.tables.items() if len(rows)]
         raise NothingRecorded(
             f"{name}: {window.reason}",
-            found=f"{origin.tool} {version}, schema {schema}",
+            found=f"{origin.tool} {origin.tool_version or 'of unknown version'}, {', '.join(events) or 'no event'}",
             hint="`gpuledger info` says what there is, `gpuledger explain CAPTURE-EMPTY` what it may be",
         )
     return devices(trace, work, host, window, wanted)

@@ -104,6 +104,8 @@ _INFOS: Final = {
     "without",
     "gpus-by-place": "the export does not number its GPUs as CUDA does; they are identical, and are taken in order",
     "names-not-utf8": "{count} names are not UTF-8; the invalid bytes are shown as \\xNN",
+    "ranges-since-boot": "{count} NVTX ranges that nobody ended had times since the host's start, as nsys 2025.6 "
+    "writes them; they count from the recording's start now",
     "units-unknown": "{file}: {count} values in '{unit}' were left out",
 }
 NOTES: Final = {

@@ -26,7 +26,8 @@ def info_document(
     in_text: list[doc.Block] = [
         *(_untitled(sheet) for sheet in (_gpu_sheet(found), _process_sheet(found)) if sheet.rows),
         doc.Definitions(
-            say("Recorded"), tuple((_counted(found, table), Table(table).schema.row) for table, _ in found.rows)
+            say("Recorded"),
+            tuple((_counted(found, table), Table(table).schema.row) for table, rows in found.rows if rows),
         ),
     ]
     sheets = (

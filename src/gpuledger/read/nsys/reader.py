@@ -352,6 +352,7 @@ class _ExportReading:
     def nvtx(self, raw: Raw, keep: NDArray[np.bool_], table: str) -> Raw:
         event = raw.pop("class")
         self._add(counted("ranges-gone", int(not len(keep)), table=table))
+        raw |= self._since_the_recording_began(raw["start_ns"], raw["end_ns"])
         name = self._nvtx_names(raw["name"], keep, table)
         domain = self._nvtx_domains(raw, event, name)
         kind = np.full(len(event), NULL, np.int64)
@@ -373,6 +374,30 @@ class _ExportReading:
         parent = np.full(len(ranges["start_ns"]), NOT_RECORDED, np.int64)
         parent[stacked] = np.where(up >= 0, stacked[up], NOT_RECORDED)
         return ranges | {"parent": parent, "depth": depths(parent), "inputs": same(NULL, len(parent))}
+
+    def _since_the_recording_began(self, start: Ints, end: Ints) -> Raw:
+        """Times of ranges, those that count from the host's start put right: nsys 2025.6 so writes what nobody ended.
+
+        They are told by their being the only ones: no call is as late as what the recording's clock cannot show.
+        """
+        times = text_rows(self.export, "ANALYSIS_DETAILS", (), ("startTime", "stopTime"))
+        began, ended = next(((row["startTime"] or 0, row["stopTime"] or 0) for row in times), (0, 0))
+        of_host = (start >= began) & (start <= ended) & (began > ended - began)
+        if not of_host.any() or self._last_call() >= began:
+            return {"start_ns": start, "end_ns": end}
+        self._add(counted("ranges-since-boot", int(of_host.sum())))
+        ended_there = of_host & (end >= began)
+        return {"start_ns": np.where(of_host, start - began, start), "end_ns": np.where(ended_there, end - began, end)}
+
+    def _last_call(self) -> int:
+        """When the last call began; where no call was recorded, as late as can be."""
+        tables = [
+            call.name for call in (schema.RUNTIME, schema.OSRT) if "start" in self.export.tables.get(call.name, ())
+        ]
+        return max(
+            (int(self.export.integers(name, ["start"]).columns["start"].max(initial=NULL)) for name in tables),
+            default=LARGEST,
+        )
 
     def _nvtx_names(self, text_id: Ints, keep: NDArray[np.bool_], table: str) -> Ints:
         """A registered string where there is one, else the text that was stored in line."""

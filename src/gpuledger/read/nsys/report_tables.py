@@ -469,6 +469,8 @@ def _described(file: ReportFile, events: DecodedEvents) -> dict[str, Columns]:
         (_SYSTEM[key], pair.get(2, b"")) for pair in system if isinstance(key := pair.get(1), int) and key in _SYSTEM
     ]
     began = _began_ns(file)
+    lasted = ((name, _numbers(file.machine, number)[:1]) for number, name in _SINCE_BOOT.items())
+    times = {name: found[0] for name, found in lasted if found and found[0] < 2**62}
     versions = [] if file.version is None else [("EXPORT_PRODUCT_VERSION", file.version.encode())]
     return {
         "TARGET_INFO_GPU": {
@@ -493,6 +495,7 @@ def _described(file: ReportFile, events: DecodedEvents) -> dict[str, Columns]:
             if began is None
             else [datetime.fromtimestamp(began // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%S").encode()],
         },
+        "ANALYSIS_DETAILS": {name: [times[name]] if len(times) == 2 else [] for name in _SINCE_BOOT.values()},
         "TARGET_INFO_GPU_METRICS": _metric_names(file),
     }
 
@@ -504,6 +507,10 @@ def _pairs(pairs: Sequence[tuple[str, Any]]) -> Columns:
 def _of_kind(value: Any, kind: type) -> Any:
     """A field; None where a damaged report has something else in its place."""
     return value if isinstance(value, kind) else None
+
+
+_SINCE_BOOT: Final = {17: "startTime", 18: "stopTime"}
+"""When the recording began and ended, on the clock of the host."""
 
 
 def _began_ns(file: ReportFile) -> int | None:
