@@ -84,6 +84,9 @@ def test_nsys_and_torch_agree_on_every_kernel_of_one_program(capture: str, unpac
 def test_a_label_says_what_an_elementwise_kernel_does() -> None:
     assert label(SILU_NSYS) == "elementwise_kernel…silu_kernel"
     assert label("gemm_tn") == "gemm_tn"
+    assert label("__main__::change_acceleration[abi:v1,cw51cXTLSUwv1sC](Array<double, 2, C, mutable>)") == (
+        "change_acceleration"
+    )
 
 
 @pytest.mark.parametrize(

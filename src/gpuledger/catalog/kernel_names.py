@@ -85,6 +85,7 @@ _CONST: Final = regex(r"(?:(?<!\s)\s+)?\bconst\b\s*")
 _RETURN_TYPE: Final = regex(r"(?:^|(?<=[<,]))(?:void|bool) (?=\w)")
 _SUFFIX: Final = regex(r"(?<=\d)(?:ull|ul|ll|u|l)\b", re.IGNORECASE)
 _NAMESPACE: Final = regex(r"(?:(?<!\w)\w+|\(anonymous\)|anonymous)::")
+_ABI_TAG: Final = regex(r"\[abi:[^\[\]]*\]")
 _TRUTH: Final = regex(r"\b(?:true|false)\b")
 _SPACES: Final = regex(r"(?:(?<!\s)\s+)?([<>,*&\[\]{}:])\s*")
 
@@ -236,7 +237,8 @@ def label(name: str) -> str:
 
     `void at::native::elementwise_kernel<(int)128, ... silu_kernel ...>(int, T3)` -> `elementwise_kernel…silu_kernel`.
     What a compiler made of a loop has the name of its source; a mere `kernel7` keeps its namespaces. All kernels of
-    Kokkos are its own launchers: they have the name of what is launched, a functor or the function of a lambda.
+    Kokkos are its own launchers: they have the name of what is launched, a functor or the function of a lambda. The
+    tag of an ABI, in which Numba writes its options, is no name.
     """
     parts = parse(name[:LOOKED_AT])
     if (source := source_label(parts.short)) is not None:
@@ -248,7 +250,8 @@ def label(name: str) -> str:
     words = [
         word for argument in parts.template for word in _WORD.findall(argument) if not _SAYS_NOTHING.fullmatch(word)
     ]
-    return f"{parts.short}…{words[-1]}" if words else parts.short
+    short = _ABI_TAG.sub("", parts.short)
+    return f"{short}…{words[-1]}" if words else short
 
 
 def cut_label(text: str, letters: int = 48) -> str:

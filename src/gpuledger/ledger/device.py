@@ -264,7 +264,7 @@ def analyse_devices(trace: Trace, name: str, wanted: Selection) -> tuple[Device,
                 found=f"{origin.tool}, {count_text(launches)} launches",
                 hint="record later, when the graphs are launched; `gpuledger explain CAPTURE-WARMUP` says how",
             )
-        events = [f"{count_text(len(rows))} {table.value}" for table, rows in trace.tables.items() if len(rows)]
+        events = [f"{table.value} {count_text(len(rows))}" for table, rows in trace.tables.items() if len(rows)]
         raise NothingRecorded(
             f"{name}: {window.reason}",
             found=f"{origin.tool} {origin.tool_version or 'of unknown version'}, {', '.join(events) or 'no event'}",
