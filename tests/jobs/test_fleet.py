@@ -23,7 +23,8 @@ from click.testing import CliRunner
 from gpuledger import GpuledgerError, MissingPackage, open_trace
 from gpuledger.analyse.ranks.fixing import OPERATIONS, fixing
 from gpuledger.analyse.ranks.job import job as put_together
-from gpuledger.analyse.ranks.rank import PackedWork, rank_summary
+from gpuledger.analyse.ranks.packed import Packed
+from gpuledger.analyse.ranks.rank import rank_summary
 from gpuledger.analyse.ranks.rank_times import Lateness, lateness, stragglers
 from gpuledger.answers.several_profiles import job_answer
 from gpuledger.cli.verbs.fleet import fleet as command
@@ -449,7 +450,7 @@ def test_only_what_is_needed_is_read(ranks: Path, decode: Path) -> None:
         sheets = [job_sheets(job_answer(job, fixing(job))) for job in made]
         assert sheets[0] == sheets[1]
         works = [each.ranks[0].work for each in made]
-        assert isinstance(works[0], PackedWork)
+        assert isinstance(works[0], Packed)
         assert pickle.dumps(works[0]) == pickle.dumps(works[1])
 
 
