@@ -16,7 +16,7 @@ from gpuledger.analyse.ranks import joined_ranks as joined
 from gpuledger.analyse.ranks.fixing import OPERATIONS, FixKind, fixing, stages
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.joined_ranks import JoinedRanks, joined_ranks
-from gpuledger.analyse.ranks.packed import Packed
+from gpuledger.analyse.ranks.packed import PackedTable
 from gpuledger.analyse.ranks.rank import WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Group
 from gpuledger.answers.several_profiles import job_answer
@@ -140,7 +140,7 @@ def test_the_same_steps_are_replayed_where_captures_begin_apart(tmp_path: Path) 
     trace["traceEvents"] = [event for event in trace["traceEvents"] if event["ph"] == "M" or event["ts"] >= begun]
     late.write_text(json.dumps(trace))
     found = run.fleet([str(tmp_path)], Selection(), count=0, operations=4 * LAUNCHES).job
-    kept = [rank.work.bare.first_step for rank in found.ranks if isinstance(rank.work, Packed)]
+    kept = [rank.work.bare.first_step for rank in found.ranks if isinstance(rank.work, PackedTable)]
     assert kept == [2, 1, 2]  # by its own numbers
     jobs = [GENERATOR.simulate(3, LAUNCHES * steps, steps, some, 0) for some in (faults, GENERATOR.Faults())]
     lengths = [(int(each.step_end[-1]) - int(each.step_start[0])) / steps for each in jobs]

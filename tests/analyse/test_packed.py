@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from gpuledger.analyse.ranks.job import job
-from gpuledger.analyse.ranks.packed import Packed
+from gpuledger.analyse.ranks.packed import PackedTable
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.analyse.ranks.rank_collectives import Collectives, PackedCollectives
 from gpuledger.trace.spans import Span, Spans, union
@@ -32,7 +32,7 @@ def long_rank(number: int, world: int) -> RankSummary:
         rank(number, world=world),
         window=whole,
         steady=whole,
-        exposed=Packed.of(union(start, end)),
+        exposed=PackedTable.of(union(start, end)),
         collectives=PackedCollectives.of(Collectives(start, end, stream, kind, dtype, group, size)),
     )
 
@@ -45,8 +45,8 @@ def long_rank(number: int, world: int) -> RankSummary:
     )
 )
 def test_what_is_unpacked_is_what_was_packed(columns: tuple[np.ndarray, np.ndarray]) -> None:
-    packed = Packed.of(Spans(*columns))
-    again: Packed[Spans] = pickle.loads(pickle.dumps(packed))  # noqa: S301
+    packed = PackedTable.of(Spans(*columns))
+    again: PackedTable[Spans] = pickle.loads(pickle.dumps(packed))  # noqa: S301
     assert len(again) == len(columns[0])
     for name, column in zip(("start_ns", "end_ns"), columns, strict=True):
         for same in (getattr(again.unpacked(), name), again.column(name)):

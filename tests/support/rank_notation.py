@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from gpuledger.analyse.ranks.matching import Lane
-from gpuledger.analyse.ranks.packed import Packed
+from gpuledger.analyse.ranks.packed import PackedTable
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Collectives, Group, PackedCollectives
 from gpuledger.ledger.books import Line
@@ -58,7 +58,7 @@ def rank(
         steady=window if not len(edges) else Span(int(edges[0]), int(edges[-1])),
         lines=tuple((Line(name), ns) for name, ns in lines_ns if ns),
         hidden_comm_ns=0,
-        exposed=Packed.of(exposed),
+        exposed=PackedTable.of(exposed),
         edges_ns=edges,
         warm_up=0,
         steps_source="by hand" if len(edges) else None,
@@ -102,7 +102,7 @@ def moved(given: RankSummary, by: int) -> RankSummary:
         with_collectives(given, start_ns=c.start_ns + by, end_ns=c.end_ns + by),
         window=Span(*(each + by for each in given.window)),
         steady=Span(*(each + by for each in given.steady)),
-        exposed=Packed.of(Spans(exposed.start_ns + by, exposed.end_ns + by)),
+        exposed=PackedTable.of(Spans(exposed.start_ns + by, exposed.end_ns + by)),
         edges_ns=given.edges_ns + by,
     )
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gpuledger.analyse.ranks.collectives import ordinals_in_step
 from gpuledger.analyse.ranks.job import step_shifts
 from gpuledger.analyse.ranks.matching import Lane, RankClock
-from gpuledger.analyse.ranks.packed import Packed
+from gpuledger.analyse.ranks.packed import PackedTable
 from gpuledger.analyse.ranks.rank import OF_CODE, RankSummary, RankWork, WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS
 from gpuledger.messages import say
@@ -96,7 +96,7 @@ def joined_ranks(
     ranks: Sequence[RankSummary], clocks: Sequence[RankClock], lanes: Sequence[Lane]
 ) -> JoinedRanks | NotMeasured:
     """The ranks' graphs with their matched collectives as rendezvous."""
-    works: list[Packed[RankWork]] = []
+    works: list[PackedTable[RankWork]] = []
     for rank in ranks:
         if isinstance(rank.work, NotMeasured):
             return rank.work

@@ -30,7 +30,7 @@ _LEVEL: Final = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Packed(Generic[Table]):
+class PackedTable(Generic[Table]):
     """A table, and the tables in it."""
 
     bare: Table  # all but its columns, which are empty
@@ -38,11 +38,11 @@ class Packed(Generic[Table]):
     layout: tuple[tuple[str, tuple[int, ...]], ...]  # the type and shape of each
 
     @staticmethod
-    def of(table: Table) -> Packed[Table]:
+    def of(table: Table) -> PackedTable[Table]:
         columns = [column for _, column in _columns(table)]
         layout = tuple((column.dtype.str, column.shape) for column in columns)
         empty = (np.empty(0, column.dtype) for column in columns)
-        return Packed(_with_columns(table, empty), tuple(map(_content, columns)), layout)
+        return PackedTable(_with_columns(table, empty), tuple(map(_content, columns)), layout)
 
     def __len__(self) -> int:
         """How many rows its first column has."""

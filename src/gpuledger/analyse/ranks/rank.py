@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.ranks.packed import Packed
+from gpuledger.analyse.ranks.packed import PackedTable
 from gpuledger.analyse.ranks.rank_collectives import PackedCollectives, rank_collectives
 from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
@@ -219,7 +219,7 @@ class RankWork:
     synchronises: NDArray[np.bool_]  # which calls wait for the device: what they take is no work of the host's
 
 
-def rank_work(trace: Trace, device: Device, operations: int) -> Packed[RankWork] | NotMeasured:
+def rank_work(trace: Trace, device: Device, operations: int) -> PackedTable[RankWork] | NotMeasured:
     """About so many operations of a rank, in whole steps."""
     if len(device.steady_stretches) > 1:
         return NotMeasured(say("only parts of the run are selected, which are not replayed"))
@@ -247,7 +247,7 @@ def rank_work(trace: Trace, device: Device, operations: int) -> Packed[RankWork]
         code_ns=_code_ns(trace, kept, graph),
         synchronises=kept.host.are(CallKind.SYNC)[graph.call_row],
     )
-    return Packed.of(work)
+    return PackedTable.of(work)
 
 
 def _code_ns(trace: Trace, kept: Excerpt, graph: DependencyGraph) -> Ints:
@@ -286,7 +286,7 @@ class RankSummary:
     steady: Span  # the steps without warm-up, or the whole window
     lines: tuple[tuple[Line, int], ...]  # the books of the steady stretch, by line; they sum to it
     hidden_comm_ns: int  # communication of the steady stretch that ran while something computed
-    exposed: Packed[Spans]  # when only communication ran, in the whole window
+    exposed: PackedTable[Spans]  # when only communication ran, in the whole window
     edges_ns: Ints  # where steps begin and end, one more than there are steps; empty where none were found
     warm_up: int
     steps_source: str | None
@@ -299,7 +299,7 @@ class RankSummary:
     gpu: int | None = None  # the GPU's number in its capture; None where the profile does not say which GPU it is
     clock: str | None = None
     """What its times are counted by; ranks with the same one are on one clock. None: like no other's."""
-    work: Packed[RankWork] | NotMeasured = NOT_KEPT  # what is replayed of it together with the other ranks
+    work: PackedTable[RankWork] | NotMeasured = NOT_KEPT  # what is replayed of it together with the other ranks
     phases_ns: tuple[tuple[str, int], ...] = ()
     """The steady steps by phase of a layer, where that was asked for and layers are known."""
 
@@ -399,7 +399,7 @@ def rank_summary(
         steady=device.steady,
         lines=tuple(device.line_ns.items()),
         hidden_comm_ns=total(communicating) - device.exposed_ns(LineKind.COMM),
-        exposed=Packed.of(work.comm),
+        exposed=PackedTable.of(work.comm),
         edges_ns=np.empty(0, np.int64) if steps is None else steps.edges_ns,
         warm_up=0 if steps is None else steps.warm_up,
         steps_source=None if steps is None else steps.source,

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.ranks.packed import Packed
+from gpuledger.analyse.ranks.packed import PackedTable
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device
@@ -118,7 +118,7 @@ class Collectives:
 class PackedCollectives:
     """One rank's collectives while they wait for those of the other ranks: apart by group, as they are asked for."""
 
-    parts: tuple[tuple[Group | None, Packed[Collectives]], ...]
+    parts: tuple[tuple[Group | None, PackedTable[Collectives]], ...]
     """In the order of the groups; last, with None, those whose group is not known."""
     streams: tuple[int, ...]  # of the last
 
@@ -127,7 +127,7 @@ class PackedCollectives:
         by_group = [(named, collectives.group == number) for number, named in enumerate(collectives.groups)]
         nameless = collectives.group < 0
         parts = [
-            (named, Packed.of(collectives.at(here))) for named, here in (*by_group, (None, nameless)) if here.any()
+            (named, PackedTable.of(collectives.at(here))) for named, here in (*by_group, (None, nameless)) if here.any()
         ]
         return PackedCollectives(tuple(parts), tuple(np.unique(collectives.stream[nameless]).tolist()))
 
@@ -157,7 +157,7 @@ class PackedCollectives:
 class LanePart:
     """A rank's collectives of one lane."""
 
-    packed: Packed[Collectives]
+    packed: PackedTable[Collectives]
     stream: int | None = None  # only those on this one; None: all of them
 
     def column(self, name: str) -> Ints:
