@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -105,9 +106,8 @@ def cluster(work: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
             start("worker", address, "--nthreads=1", f"--local-directory={file.parent / 'dask'}")
         yield address, tuple(process.pid for process in started)
     finally:
-        for process in reversed(started):
-            process.terminate()
-        for process in reversed(started):
+        for process in started:  # a worker that is asked to end looks for its scheduler first
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
