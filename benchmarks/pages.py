@@ -4,8 +4,9 @@
 
 Per size: seconds and processor time of `report -o page.html`, cold, the fastest of some runs; bytes of the page; and in
 Chromium (playwright) the time from its opening until the timeline has been drawn again after a first key, which is
-pressed as soon as there is a timeline, whatever of the page is still to come. It fails above what was promised: 3 s for 1 M kernels, 7 s for 5 M, 2 MB, half a second. On a machine that others use too, the
-processor time says more: above it is what was waited for.
+pressed as soon as there is a timeline, whatever of the page is still to come. It fails above what was promised: 3 s for
+1 M kernels, 7 s for 5 M, 2 MB, half a second. On a machine that others use too, the processor time says more: above it
+is what was waited for.
 """
 
 from __future__ import annotations

@@ -39,6 +39,8 @@ class Command:
     first: Callable[[], str | None] | None = None
     """Says why the command cannot be measured, or None."""
     before: Callable[[], None] | None = None
+    helpers: tuple[int, ...] = ()
+    """Sessions of processes that run already and work for it: their memory is looked at too, process by process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class Measured:
     runs: int
     output: str
     memory: Memory | None
+    main_bytes: int = 0  # what the process that was started had of its own at most, if memory was looked at
+    other_bytes: int = 0  # and the largest of the others, helpers included
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ def once(command: Command, limit_s: float, *, looks_at_memory: bool = False) -> 
             )
         except OSError as error:
             return Failed(f"{command.argv[0]}: {error.strerror}")
-        watch = _Watch(child.pid, limit_s, looks_at_memory=looks_at_memory)
+        watch = _Watch(child.pid, limit_s, looks_at_memory=looks_at_memory, helpers=command.helpers)
         watch.start()
         try:
             _, status, usage = os.wait4(child.pid, 0)
@@ -130,15 +134,19 @@ def once(command: Command, limit_s: float, *, looks_at_memory: bool = False) -> 
         wall_s = float(json.loads(output.splitlines()[-1])["seconds"])
     # not ru_maxrss: it counts what this process had when it forked
     seen = watch.peak if watch.peak.resident_bytes else None  # nothing, if it was over before the first look
-    return Measured(wall_s, usage.ru_utime + usage.ru_stime, 1, output, seen)
+    main = watch.each.pop(child.pid, 0)
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return Measured(wall_s, cpu_s, 1, output, seen, main, max(watch.each.values(), default=0))
 
 
 class _Watch(threading.Thread):
     """Ends a command that takes too long or all memory; keeps the largest memory it saw, if asked."""
 
-    def __init__(self, leader: int, limit_s: float, *, looks_at_memory: bool) -> None:
+    def __init__(self, leader: int, limit_s: float, *, looks_at_memory: bool, helpers: tuple[int, ...]) -> None:
         super().__init__(name="watch", daemon=True)
         self.peak, self.verdict = Memory(), ""
+        self.each: dict[int, int] = {}  # by process the most that it had of its own
+        self._sessions = (leader, *helpers)
         self._leader, self._limit_s, self._looks = leader, limit_s, looks_at_memory
         self._done = threading.Event()
 
@@ -147,6 +155,8 @@ class _Watch(threading.Thread):
         while True:
             if self._looks:
                 self.peak = self.peak.largest(memory.of_session(self._leader))
+                for pid, seen in memory.of_each(self._sessions).items():
+                    self.each[pid] = max(self.each.get(pid, 0), seen.own_bytes)
             if self._done.wait(_LOOK_S if self._looks else _WATCH_S):
                 return
             if time.monotonic() - began > self._limit_s:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -42,14 +43,16 @@ def of_session(leader: int, proc: Path = PROC) -> Memory:
     A look may miss the moment of the peak. Of one process the system knows what it had at most, files included, so
     the answer is never less than that.
     """
-    resident = own = most = 0
-    for name in os.listdir(proc):
-        if name.isdecimal() and _session(proc / name) == leader:
-            found = _of_process(proc / name)
-            resident += found.resident_bytes
-            own += found.own_bytes
-            most = max(most, _most_so_far(proc / name))
-    return Memory(max(resident, most), own)
+    each = of_each((leader,), proc)
+    most = max((_most_so_far(proc / str(pid)) for pid in each), default=0)
+    resident = sum(memory.resident_bytes for memory in each.values())
+    return Memory(max(resident, most), sum(memory.own_bytes for memory in each.values()))
+
+
+def of_each(leaders: Collection[int], proc: Path = PROC) -> dict[int, Memory]:
+    """What each process of some sessions uses now, by its number."""
+    pids = [int(name) for name in os.listdir(proc) if name.isdecimal()]
+    return {pid: _of_process(proc / str(pid)) for pid in pids if _session(proc / str(pid)) in leaders}
 
 
 def available_share(proc: Path = PROC) -> float:

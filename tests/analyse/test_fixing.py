@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import lzma
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ from gpuledger.analyse.ranks import joined_ranks as joined
 from gpuledger.analyse.ranks.fixing import OPERATIONS, FixKind, fixing, stages
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.joined_ranks import JoinedRanks, joined_ranks
-from gpuledger.analyse.ranks.rank import PackedWork, WorkPart
+from gpuledger.analyse.ranks.packed import PackedTable
+from gpuledger.analyse.ranks.rank import WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Group
 from gpuledger.answers.several_profiles import job_answer
 from gpuledger.findings.ranks import job_findings
@@ -28,7 +28,7 @@ from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured
 from support.call_notation import called
 from support.corpus import corpus_file
-from support.rank_notation import US, rank
+from support.rank_notation import US, rank, with_collectives
 from support.replayed_ranks import GENERATOR, LAUNCHES, generated, in_turns, replayed, summary, true_step_ns
 
 
@@ -140,7 +140,7 @@ def test_the_same_steps_are_replayed_where_captures_begin_apart(tmp_path: Path) 
     trace["traceEvents"] = [event for event in trace["traceEvents"] if event["ph"] == "M" or event["ts"] >= begun]
     late.write_text(json.dumps(trace))
     found = run.fleet([str(tmp_path)], Selection(), count=0, operations=4 * LAUNCHES).job
-    kept = [rank.work.bare.first_step for rank in found.ranks if isinstance(rank.work, PackedWork)]
+    kept = [rank.work.bare.first_step for rank in found.ranks if isinstance(rank.work, PackedTable)]
     assert kept == [2, 1, 2]  # by its own numbers
     jobs = [GENERATOR.simulate(3, LAUNCHES * steps, steps, some, 0) for some in (faults, GENERATOR.Faults())]
     lengths = [(int(each.step_end[-1]) - int(each.step_start[0])) / steps for each in jobs]
@@ -163,7 +163,7 @@ def test_a_slow_stage_is_told_as_a_stage() -> None:
         )
         made = summary(number, own, 4)
         group = [2 + number % 2, number // 2]
-        ranks.append(replace(made, collectives=replace(made.collectives, group=np.array(group), groups=PIPELINE)))
+        ranks.append(with_collectives(made, group=np.array(group), groups=PIPELINE))
     assert stages(ranks) == ((0, 1), (2, 3))
     found = job(ranks)
     [fix] = replayed(found).in_order
@@ -183,10 +183,8 @@ def test_ranks_that_come_late_from_a_slow_collective_of_their_own_are_not_to_bla
             f"2-3 cudaLaunchKernel -> s7: {end + 10}-300 ncclAllReduce",
         )
         made = summary(number, own, 4)
-        collectives = replace(
-            made.collectives, group=np.array([number // 2, 2]), groups=groups, bytes=np.array([1_000, 2_000])
-        )
-        ranks.append(replace(made, collectives=collectives))
+        group = np.array([number // 2, 2])
+        ranks.append(with_collectives(made, group=group, groups=groups, bytes=np.array([1_000, 2_000])))
     found = job(ranks)
     [fix] = replayed(found).in_order
     assert (fix.kind, fix.ranks, fix.then_ns) == (FixKind.COLLECTIVE, (2, 3), 100 * US)

@@ -30,7 +30,7 @@ from gpuledger.analyse.ranks.fixing import fixing
 from gpuledger.analyse.ranks.job import Job, job, slowest_step_ns, step_lengths
 from gpuledger.analyse.ranks.matching import RankClock, shift
 from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
-from gpuledger.analyse.ranks.rank_collectives import DTYPES, KINDS, Group, dtype_of, kind_of
+from gpuledger.analyse.ranks.rank_collectives import DTYPES, KINDS, Group, PackedCollectives, dtype_of, kind_of
 from gpuledger.answers.several_profiles import job_answer
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.ranks import job_findings
@@ -41,7 +41,7 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
 from gpuledger.trace.strings import Strings
 from support.command import ROOT
-from support.rank_notation import US, moved, rank, ranks
+from support.rank_notation import US, moved, rank, ranks, unpacked, waits_of
 from support.trace_notation import of_tables, table, trace
 
 
@@ -52,7 +52,7 @@ def waits(found: Job) -> list[Any]:
             lane.name,
             lane.members,
             lane.kind.tolist(),
-            lane.wait_ns.tolist(),
+            waits_of(lane),
             lane.transfer_ns.tolist(),
             lane.late.tolist(),
         )
@@ -88,7 +88,7 @@ THREE = (
 def test_waiting_is_told_from_transfer() -> None:
     found = job(THREE)
     [lane] = found.lanes
-    assert lane.wait_ns.tolist() == [[80 * US, 50 * US, 0], [40 * US, 40 * US, 0]]
+    assert waits_of(lane) == [[80 * US, 50 * US, 0], [40 * US, 40 * US, 0]]
     assert lane.transfer_ns.tolist() == [20 * US, 60 * US]
     assert lane.skew_ns.tolist() == [80 * US, 40 * US]
     assert lane.late.tolist() == [2, 2]
@@ -129,13 +129,13 @@ def test_clocks_of_hosts_are_aligned_and_the_residual_is_stated() -> None:
     found = job([first, second])
     assert found.clocks[1] == RankClock(10**18 + 7 + 1 * US, 10**18 + 7 + 1 * US, 1 * US)
     [lane] = found.lanes
-    assert lane.wait_ns[0].tolist() == [29 * US, 0]
+    assert waits_of(lane)[0] == [29 * US, 0]
 
 
 def test_clocks_that_agree_are_left_alone() -> None:
     found = job([rank(0, "0-100 all_reduce", "200-300 all_reduce"), rank(1, "50-102 all_reduce", "250-302 all_reduce")])
     assert found.clocks[1] == RankClock(2 * US, 0, 0)
-    assert found.lanes[0].wait_ns.tolist() == [[50 * US, 0], [50 * US, 0]]
+    assert waits_of(found.lanes[0]) == [[50 * US, 0], [50 * US, 0]]
 
 
 def test_clocks_are_known_through_a_neighbour() -> None:
@@ -236,10 +236,10 @@ def test_only_waiting_in_the_steady_stretch_is_charged() -> None:
 def test_who_only_gives_may_leave_before_another_comes() -> None:
     """The root of a broadcast has not waited for a rank that arrived after it had gone."""
     found = job([rank(0, "0-90 barrier", "100-130 broadcast"), rank(1, "0-90 barrier", "150-190 broadcast")])
-    assert found.lanes[0].wait_ns.tolist() == [[0, 0], [0, 0]]
+    assert waits_of(found.lanes[0]) == [[0, 0], [0, 0]]
     assert found.lanes[0].transfer_ns.tolist() == [90 * US, 30 * US]
     late = job([rank(0, "0-90 barrier", "100-190 broadcast"), rank(1, "0-90 barrier", "200-240 broadcast")])
-    assert (late.lanes[0].wait_ns.tolist()[1], late.lanes[0].transfer_ns.tolist()[1]) == ([50 * US, 0], 40 * US)
+    assert (waits_of(late.lanes[0])[1], late.lanes[0].transfer_ns.tolist()[1]) == ([50 * US, 0], 40 * US)
 
 
 def test_a_transfer_is_that_of_ranks_that_the_last_one_mattered_to() -> None:
@@ -292,9 +292,12 @@ def test_the_order_of_profiles_changes_nothing(given: list[RankSummary], random:
 def test_wait_and_transfer_fit_in_the_kernel(given: list[RankSummary]) -> None:
     found = job(given)
     for lane in found.lanes:
-        duration = lane.end_ns - lane.start_ns
-        assert (lane.wait_ns >= 0).all()
-        assert (lane.wait_ns + lane.transfer_ns[:, None] <= duration).all()
+        for member in lane.members:
+            start, end, wait = lane.start_ns(member), lane.end_ns(member), lane.wait_ns(member)
+            assert ((wait >= 0) & (wait + lane.transfer_ns <= end - start)).all()
+            assert ((lane.first_ns <= start) & (start <= lane.last_ns)).all()
+            assert (start[lane.late == member] == lane.last_ns[lane.late == member]).all()
+        assert lane.waited_ns.tolist() == [sum(row) for row in waits_of(lane)]
     assert sum(part.wait_ns for part in found.parts) == sum(part.caused_ns for part in found.parts)
     for part, each in zip(found.parts, found.ranks, strict=True):
         assert part.exposed_wait_ns <= min(part.wait_ns, each.exposed_comm_ns)
@@ -307,9 +310,9 @@ def test_what_one_capture_lacks_at_its_ends_is_not_matched_and_the_rest_is(
     times = len(given[0].collectives)
     first = data.draw(st.integers(0, (times - 1) // 2))
     kept = slice(first, times - data.draw(st.integers(0, (times - 1) // 2 - first // 2)))
-    cut = replace(given[1], collectives=given[1].collectives.at(kept))
-    matched = [lane.wait_ns.tolist() for lane in job([given[0], cut, *given[2:]]).lanes]
-    everything = [lane.wait_ns.tolist()[kept] for lane in job(given).lanes]
+    cut = replace(given[1], collectives=PackedCollectives.of(unpacked(given[1]).at(kept)))
+    matched = [waits_of(lane) for lane in job([given[0], cut, *given[2:]]).lanes]
+    everything = [waits_of(lane)[kept] for lane in job(given).lanes]
     assert matched == [rows for rows in everything if rows]
 
 
@@ -326,7 +329,7 @@ def test_missing_and_repeated_ranks_are_told_and_the_rest_is_matched() -> None:
     found = job([again, THREE[2], THREE[0]])
     assert [each.profile for each in found.ranks] == ["profile 0", "profile 2"]
     assert codes(found) == {"rank-missing": 1, "rank-twice": 1}
-    assert found.lanes[0].wait_ns.tolist() == [[80 * US, 0], [40 * US, 0]]
+    assert waits_of(found.lanes[0]) == [[80 * US, 0], [40 * US, 0]]
     assert {each.confidence for each in findings_of(found)} <= {"low", "medium"}
 
 
@@ -364,7 +367,7 @@ def test_profiles_that_never_name_a_rank_are_ranks_by_their_names() -> None:
     assert [each.label for each in found.ranks] == ["a", "b"]
     assert codes(found) == {"rank-unknown": 2}
     assert isinstance(found.world_size, NotMeasured)
-    assert found.lanes[0].wait_ns.tolist() == [[0, 20 * US]]
+    assert waits_of(found.lanes[0]) == [[0, 20 * US]]
 
 
 def test_without_a_worlds_size_only_holes_are_known_to_be_missing() -> None:
@@ -431,7 +434,7 @@ def test_a_shift_is_found_among_equal_collectives_by_their_ends() -> None:
     ends = np.cumsum(np.random.default_rng(1).integers(100, 400, 60))
     lines = [f"{end - 50}-{end} all_reduce 8 B" for end in ends.tolist()]
     first, second = rank(0, *lines[:50]), moved(rank(1, *lines[7:57]), 10**15)
-    assert shift(first.collectives, second.collectives) == -7
+    assert shift(unpacked(first), unpacked(second)) == -7
     found = job([first, second])
     assert (found.clocks[1].offset_ns, len(found.lanes[0])) == (10**15, 43)
 
@@ -439,13 +442,13 @@ def test_a_shift_is_found_among_equal_collectives_by_their_ends() -> None:
 def test_of_shifts_that_are_equally_good_the_one_that_matches_more_is_taken() -> None:
     lines = [f"{end - 50}-{end} barrier" for end in (100, 200, 300, 400, 500)]
     uneven = [f"{end - 50}-{end} barrier" for end in (100, 209, 318, 409, 500)]  # evener by one place, but not by much
-    assert shift(rank(0, *lines).collectives, moved(rank(1, *uneven), 10**12).collectives) == 0
+    assert shift(unpacked(rank(0, *lines)), unpacked(moved(rank(1, *uneven), 10**12))) == 0
 
 
 def test_of_shifts_that_are_equally_good_the_one_that_hosts_clocks_allow_is_taken() -> None:
     lines = [f"{end - 50}-{end} barrier" for end in range(20_000, 240_000, 20_000)]
     first, second = rank(0, *lines[:10]), moved(rank(1, *lines[1:]), 10**6)
-    assert shift(first.collectives, second.collectives) == -1
+    assert shift(unpacked(first), unpacked(second)) == -1
 
 
 # One rank's trace
@@ -477,10 +480,10 @@ def test_of_shifts_that_are_equally_good_the_one_that_hosts_clocks_allow_is_take
     ],
 )
 def test_a_kernels_name_says_what_it_does(name: str, kind: str, dtype: str | None) -> None:
-    [found] = [rank_summary(trace("s0: 0-10 gemm", f"s0: 20-30 {name}"), "test", Selection()).collectives]
+    [found] = [unpacked(rank_summary(trace("s0: 0-10 gemm", f"s0: 20-30 {name}"), "test", Selection()))]
     assert (found.start_ns.tolist(), [KINDS[each] for each in found.kind]) == ([20], [kind])
     assert found.dtype.tolist() == [DTYPES.index(dtype) if dtype else -1]
-    assert (found.bytes.tolist(), found.group.tolist(), found.launched_ns.tolist()) == ([-1], [-1], [-1])
+    assert (found.bytes.tolist(), found.group.tolist()) == ([-1], [-1])
 
 
 @pytest.mark.parametrize(
@@ -578,10 +581,10 @@ def launched(
 
 @pytest.mark.parametrize(("operator", "on_kernel"), [(True, False), (False, True), (True, True)])
 def test_a_description_says_more_than_a_name(operator: bool, on_kernel: bool) -> None:
-    found = rank_summary(launched(operator=operator, on_kernel=on_kernel), "test", Selection()).collectives
+    found = unpacked(rank_summary(launched(operator=operator, on_kernel=on_kernel), "test", Selection()))
     assert [KINDS[each] for each in found.kind] == ["all_reduce"]
     assert [DTYPES[each] for each in found.dtype] == ["bfloat16"]
-    assert (found.bytes.tolist(), found.launched_ns.tolist()) == ([200], [20])
+    assert found.bytes.tolist() == [200]
     assert found.groups[found.group[0]] == Group("7", (0, 1), 2)
 
 
@@ -604,21 +607,21 @@ def test_a_description_says_more_than_a_name(operator: bool, on_kernel: bool) ->
     ids=lambda value: str(value)[:30],
 )
 def test_bytes_come_from_recorded_shapes_or_not_at_all(inputs: str | None, expected: int) -> None:
-    found = rank_summary(launched(inputs=inputs), "test", Selection()).collectives
+    found = unpacked(rank_summary(launched(inputs=inputs), "test", Selection()))
     assert [KINDS[each] for each in found.kind] == ["all_reduce"]
     assert found.bytes.tolist() == [expected]
 
 
 def test_what_an_operator_gets_is_not_what_the_rank_gives() -> None:
     gets = launched(inputs='[[6144], [768]]\n["float", "float"]', around="c10d::alltoall_base_")
-    assert rank_summary(gets, "test", Selection()).collectives.bytes.tolist() == [-1]
+    assert unpacked(rank_summary(gets, "test", Selection())).bytes.tolist() == [-1]
 
 
 def test_an_operator_with_two_kernels_does_not_say_how_much_each_moves() -> None:
     once = launched(operator=True)
     tables = {each: once[each].at(np.array([0, 0])) for each in (Table.KERNELS, Table.CALLS)}
     twice = of_tables(once.strings, dict(once.tables) | tables)
-    found = rank_summary(twice, "test", Selection()).collectives
+    found = unpacked(rank_summary(twice, "test", Selection()))
     assert ([KINDS[each] for each in found.kind], found.bytes.tolist()) == (["all_reduce"] * 2, [-1, -1])
 
 
@@ -629,7 +632,7 @@ def test_a_summary_has_the_books_of_the_report() -> None:
     assert found.line_ns == {"compute.gemm": 10, "comm": 15}
     assert (found.compute_ns, found.exposed_comm_ns, found.hidden_comm_ns) == (10, 15, 5)
     assert sum(found.line_ns.values()) == found.steady_ns
-    assert list(found.exposed) == [Span(10, 25)]
+    assert list(found.exposed.unpacked()) == [Span(10, 25)]
 
 
 # Profiles that others published
@@ -654,8 +657,8 @@ def test_two_gpus_of_an_nsys_profile_agree_with_a_query(tmp_path: Path) -> None:
     [lane] = found.lanes
     assert (len(first), len(second), len(lane), found.clocks[1].offset_ns) == (31, 31, 31, 0)
     last = [max(a[0], b[0]) for a, b in zip(first, second, strict=True)]
-    assert lane.wait_ns[:, 0].tolist() == [at - a[0] for at, a in zip(last, first, strict=True)]
-    assert lane.wait_ns[:, 1].tolist() == [at - b[0] for at, b in zip(last, second, strict=True)]
+    assert lane.wait_ns(0).tolist() == [at - a[0] for at, a in zip(last, first, strict=True)]
+    assert lane.wait_ns(1).tolist() == [at - b[0] for at, b in zip(last, second, strict=True)]
     ends = [min(a[1], b[1]) for a, b in zip(first, second, strict=True)]
     assert lane.transfer_ns.tolist() == [end - at for at, end in zip(last, ends, strict=True)]
 
@@ -702,7 +705,7 @@ def test_eight_real_ranks_agree_with_a_naive_count(dlrm: list[Path], dlrm_job: J
     assert (found.world_size, codes(found), found.coverage) == (8, {}, 1.0)
     assert [(part.seen, part.matched) for part in found.parts] == [(8, 8)] * 8
     assert lane.late.tolist() == [late for late, _, _ in expected]
-    assert lane.wait_ns.tolist() == [waited for _, waited, _ in expected]
+    assert waits_of(lane) == [waited for _, waited, _ in expected]
     assert lane.transfer_ns.tolist() == [transfer for _, _, transfer in expected]
     kinds = [KINDS[kind] for kind in lane.kind]
     assert kinds == ["all_to_all"] * 4 + ["all_reduce", "all_to_all", "all_reduce", "all_reduce"]
@@ -718,12 +721,12 @@ def test_eight_real_ranks_have_a_late_one(dlrm_job: Job) -> None:
     assert "rank 7 arrives last at 5 of 8 collectives, which account for 75.9 % of all waiting" in skew.sentences
     [lane] = found.lanes
     later = sum(
-        np.diff(np.sort(lane.start_ns[row])).sum() for row in range(1, len(lane))
+        np.diff(np.sort(starts)).sum() for starts in np.stack(list(map(lane.start_ns, lane.members)), axis=1)[1:]
     )  # all but the first collective
     assert (skew.saving_low_ns_per_step, skew.is_bound) == (0, True)
     assert 0.9 * later < (skew.saving_ns_per_step or 0) <= later < found.waited_ns
     assert next(iter(by_code)) == "COMM-SKEW"  # 11.2 ms of waiting come before 198 us of transfer
     first = worst_place(found)
     assert not isinstance(first, NotMeasured)
-    waited = int(found.lanes[0].wait_ns[0].sum())  # the same as a naive count of it, see above
+    waited = int(found.lanes[0].waited_ns[0])  # the same as a naive count of it, see above
     assert (first.kind, first.ordinal, first.wait_ns) == ("all_to_all", 1, waited)

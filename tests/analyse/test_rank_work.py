@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from gpuledger import open_trace
-from gpuledger.analyse.ranks.rank import OF_CODE, PackedWork, WorkPart, rank_summary
+from gpuledger.analyse.ranks.packed import PackedTable
+from gpuledger.analyse.ranks.rank import OF_CODE, WorkPart, rank_summary
 from gpuledger.replay.passes import replay_times
 from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured, Trace
@@ -39,7 +40,7 @@ def test_whole_steps_from_the_middle_as_many_as_there_is_room_for(
         assert isinstance(packed, NotMeasured)
         assert "--time=FROM:TO" in packed.reason
         return
-    assert isinstance(packed, PackedWork)
+    assert isinstance(packed, PackedTable)
     work = packed.unpacked()
     assert (work.first_step, len(work.edges) - 1) == (first, steps)
     assert len(work.graph.operations) == steps * LAUNCHES
@@ -49,9 +50,9 @@ def test_whole_steps_from_the_middle_as_many_as_there_is_room_for(
 
 def test_what_was_packed_takes_a_fraction_and_comes_back_as_it_was(generated: Trace) -> None:
     packed = rank_summary(generated, "rank", Selection(), operations=10 * LAUNCHES).work
-    assert isinstance(packed, PackedWork)
+    assert isinstance(packed, PackedTable)
     work = packed.unpacked()
-    assert PackedWork.of(work).content == packed.content
+    assert PackedTable.of(work).content == packed.content
     assert len(pickle.dumps(packed)) < len(pickle.dumps(work)) / 3
     assert work.edges == packed.bare.edges
     assert [column.dtype for column in (work.step, work.part, work.graph.order)] == [np.int32, np.int8, np.int64]
@@ -101,7 +102,7 @@ def test_what_the_host_did_between_its_calls(
 ) -> None:
     trace = hosted(*between)
     packed = rank_summary(trace, "rank", Selection(), operations=100).work
-    assert isinstance(packed, PackedWork)
+    assert isinstance(packed, PackedTable)
     work = packed.unpacked()
     assert work.code_ns[0].tolist() == [0, 0, 0]  # before a thread's first call nothing is known
     told = {part: int(amount) // US for part, amount in zip(OF_CODE, work.code_ns[1], strict=True) if amount}

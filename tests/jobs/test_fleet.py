@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
@@ -23,13 +24,15 @@ from click.testing import CliRunner
 from gpuledger import GpuledgerError, MissingPackage, open_trace
 from gpuledger.analyse.ranks.fixing import OPERATIONS, fixing
 from gpuledger.analyse.ranks.job import job as put_together
-from gpuledger.analyse.ranks.rank import PackedWork, rank_summary
+from gpuledger.analyse.ranks.packed import PackedTable
+from gpuledger.analyse.ranks.rank import rank_summary
 from gpuledger.analyse.ranks.rank_times import Lateness, lateness, stragglers
 from gpuledger.answers.several_profiles import job_answer
 from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.jobs import cluster, run
 from gpuledger.jobs.run import Failed, Profile, failure, job_profiles, profiles_text
+from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.document import Shades
 from gpuledger.present.views.fleet import job_sheets, straggler_sheet
 from gpuledger.present.writers.text import shade_lines
@@ -37,6 +40,7 @@ from gpuledger.selection import Selection
 from gpuledger.stages import Nobody
 from gpuledger.system import resources
 from gpuledger.verbs.job import progress_bar
+from gpuledger.version import own_version
 from support.command import ROOT, gpuledger
 from support.own_processes import Watched
 from support.rank_traces import generator
@@ -442,6 +446,27 @@ def test_failures_are_one_sentence(error: Exception, sentence: str) -> None:
 # Parts
 
 
+def test_nothing_of_a_profile_stays_with_the_worker(ranks: Path, decode: Path, unpacked: Callable[[str], Path]) -> None:
+    """What refers to itself is only looked for now and then: a worker had several profiles at a time in memory."""
+    for path in (ranks / "rank0000.pt.trace.json.gz", decode, unpacked("graph.sqlite")):
+        for debug in (0, gc.DEBUG_SAVEALL):  # the first time modules are loaded
+            gc.collect()
+            gc.set_debug(debug)
+            gc.disable()
+            try:
+                outcome = run.summarise(
+                    Profile(str(path), path.name), Selection(), DEFAULT_LIMITS, own_version(), 1_000
+                )
+                gc.collect()
+                left = {type(thing).__name__ for thing in gc.garbage}
+            finally:
+                gc.enable()
+                gc.set_debug(0)
+                gc.garbage.clear()
+        assert not [part for part in outcome if isinstance(part, Failed)]
+        assert not left & {"Trace", "Rows", "Activities", "Host", "Device"}
+
+
 def test_only_what_is_needed_is_read(ranks: Path, decode: Path) -> None:
     for path in (ranks / "rank0000.pt.trace.json.gz", decode):
         whole, part = open_trace(path), open_trace(path, only=run.NEEDED)
@@ -449,7 +474,7 @@ def test_only_what_is_needed_is_read(ranks: Path, decode: Path) -> None:
         sheets = [job_sheets(job_answer(job, fixing(job))) for job in made]
         assert sheets[0] == sheets[1]
         works = [each.ranks[0].work for each in made]
-        assert isinstance(works[0], PackedWork)
+        assert isinstance(works[0], PackedTable)
         assert pickle.dumps(works[0]) == pickle.dumps(works[1])
 
 

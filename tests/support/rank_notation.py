@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
+from gpuledger.analyse.ranks.matching import Lane
+from gpuledger.analyse.ranks.packed import PackedTable
 from gpuledger.analyse.ranks.rank import RankSummary
-from gpuledger.analyse.ranks.rank_collectives import KINDS, Collectives, Group
+from gpuledger.analyse.ranks.rank_collectives import KINDS, Collectives, Group, PackedCollectives
 from gpuledger.ledger.books import Line
 from gpuledger.trace.spans import Span, Spans, union
 
@@ -23,7 +26,6 @@ def rank(
     *lines: str,
     world: int | None = None,
     compute_us: int = 0,
-    launched_us: int = 5,
     edges_us: Sequence[int] = (),
     groups: tuple[Group, ...] = (),
     profile: str | None = None,
@@ -35,7 +37,6 @@ def rank(
     collectives = Collectives(
         start_ns=start,
         end_ns=end,
-        launched_ns=start - launched_us * US,
         stream=np.zeros(len(found), np.int64),
         kind=np.array([KINDS.index(match["kind"]) for match in found], np.int64),
         dtype=np.full(len(found), -1),
@@ -57,11 +58,11 @@ def rank(
         steady=window if not len(edges) else Span(int(edges[0]), int(edges[-1])),
         lines=tuple((Line(name), ns) for name, ns in lines_ns if ns),
         hidden_comm_ns=0,
-        exposed=exposed,
+        exposed=PackedTable.of(exposed),
         edges_ns=edges,
         warm_up=0,
         steps_source="by hand" if len(edges) else None,
-        collectives=collectives,
+        collectives=PackedCollectives.of(collectives),
         losses=(),
     )
 
@@ -72,17 +73,37 @@ def _matched(line: str) -> re.Match[str]:
     return match
 
 
+def unpacked(given: RankSummary) -> Collectives:
+    """A rank's collectives, of all groups, in order of their start."""
+    parts = [part.unpacked() for _, part in given.collectives.parts]
+    names = [field.name for field in fields(Collectives) if field.name != "groups"]
+    columns = {
+        name: np.concatenate([np.empty(0, np.int64), *(getattr(part, name) for part in parts)]) for name in names
+    }
+    whole = Collectives(**columns, groups=parts[0].groups if parts else ())
+    return whole.at(np.argsort(whole.start_ns, kind="stable"))
+
+
+def with_collectives(given: RankSummary, **columns: Any) -> RankSummary:
+    """The same rank with other columns of its collectives."""
+    return replace(given, collectives=PackedCollectives.of(replace(unpacked(given), **columns)))
+
+
+def waits_of(lane: Lane) -> list[list[int]]:
+    """What ranks waited: a row for each collective, a column for each rank."""
+    rows: list[list[int]] = np.stack([lane.wait_ns(member) for member in lane.members], axis=1).tolist()
+    return rows
+
+
 def moved(given: RankSummary, by: int) -> RankSummary:
     """The same rank with another clock."""
-    c = given.collectives
-    collectives = replace(c, start_ns=c.start_ns + by, end_ns=c.end_ns + by, launched_ns=c.launched_ns + by)
+    c, exposed = unpacked(given), given.exposed.unpacked()
     return replace(
-        given,
+        with_collectives(given, start_ns=c.start_ns + by, end_ns=c.end_ns + by),
         window=Span(*(each + by for each in given.window)),
         steady=Span(*(each + by for each in given.steady)),
-        exposed=Spans(given.exposed.start_ns + by, given.exposed.end_ns + by),
+        exposed=PackedTable.of(Spans(exposed.start_ns + by, exposed.end_ns + by)),
         edges_ns=given.edges_ns + by,
-        collectives=collectives,
     )
 
 

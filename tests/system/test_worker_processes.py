@@ -63,7 +63,9 @@ def test_a_worker_that_is_done_is_ended_without_a_word() -> None:
     ours.close()
     try:
         worker_processes._serve(square, theirs)
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        signal.raise_signal(signal.SIGTERM)  # neither ends this process nor raises
+        # Python tells of a signal that came just before SIG_DFL or SIG_IGN was set: "ignored due to race condition"
+        assert callable(signal.getsignal(signal.SIGTERM))
     finally:
         signal.signal(signal.SIGTERM, before)
 

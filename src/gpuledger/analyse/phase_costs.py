@@ -470,10 +470,10 @@ def phase_waits(
         for lane in known.job.lanes:
             if member not in lane.members:
                 continue
-            column, ahead_ns = lane.members.index(member), known.job.clocks[member].offset_ns
-            start, end = (times[:, column] + ahead_ns for times in (lane.start_ns, lane.end_ns))
+            ahead_ns = known.job.clocks[member].offset_ns
+            start, end = lane.start_ns(member) + ahead_ns, lane.end_ns(member) + ahead_ns
             here, kernel = join(start, end, own.start_ns[row], own.end_ns[row])
-            wait[row[kernel]], transfer[row[kernel]] = lane.wait_ns[here, column], lane.transfer_ns[here]
+            wait[row[kernel]], transfer[row[kernel]] = lane.wait_ns(member)[here], lane.transfer_ns[here]
             matched[row[kernel]] = 1
     phase, layer = work.phase[row], work.layer[row]
     if (work.layer == NOWHERE).all():  # then layers are counted

@@ -62,7 +62,7 @@ class Activities:
     """
 
     def __init__(self, tables: Sequence[Rows], columns: _ActivityColumns, families: tuple[str, ...]) -> None:
-        self._tables, self._columns, self._of_gpu = tables, columns, dict[int, Activities]()
+        self._tables, self._columns, self._of_gpu = tables, columns, dict[int, Activities | None]()
         self.families: Final = families
         self.start_ns: Final = columns.start_ns
         self.end_ns: Final = columns.end_ns
@@ -147,8 +147,10 @@ class Activities:
     def of(self, gpu: int) -> Activities:
         """The activities of one GPU alone."""
         if gpu not in self._of_gpu:
-            self._of_gpu[gpu] = self.where(equal(self.gpu, gpu))
-        return self._of_gpu[gpu]
+            alone = self.where(equal(self.gpu, gpu))
+            self._of_gpu[gpu] = None if alone is self else alone  # what refers to itself stays in memory
+        known = self._of_gpu[gpu]
+        return self if known is None else known
 
     def where(self, mask: NDArray[np.bool_]) -> Activities:
         return self if mask.all() else self.at(mask)

@@ -44,7 +44,7 @@ from gpuledger.trace.keys import Positions, distinct, equal, group, is_among, oc
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, furthest
 from gpuledger.trace.statistics import median, nearest_percentiles
-from gpuledger.trace.strings import Codes
+from gpuledger.trace.strings import Codes, Strings
 from gpuledger.trace.tables import Rows
 
 FEWEST: Final = 3
@@ -524,18 +524,19 @@ class LevelFinder:
         key, work, host = (source, kind), self._work, self._host
         if key in self._known:
             return self._known[key]
-        find: Callable[[], Positions | None]
+        strings, ranges = self._trace.strings, self._kinds[kind][2] if source in _OF_RANGES else None
+        find: Callable[[], Positions | None]  # none holds on to this finder: what goes in a circle stays in memory
         match source:
             case LevelSource.TOKEN | LevelSource.OPTIMIZER:
-                name, find = _MARKS[source][0], lambda: self._ending_with(_MARKS[source][1])
+                name, find = _MARKS[source][0], lambda: _ending_with(work, strings, _MARKS[source][1])
             case LevelSource.GRAPH:
                 name, find = "graph", lambda: _by_graph(work)
             case LevelSource.PERIOD:
                 name, find = "kernel sequence", lambda: repetitions(work)
             case _:
-                name, find = self._kinds[kind][0], lambda: launched_in(work, host, self._kinds[kind][2])
+                marked = self._kinds[kind][2]
+                name, find = self._kinds[kind][0], lambda: launched_in(work, host, marked)
         self._latest, self._known[key] = None, None
-        ranges = self._kinds[kind][2] if source in _OF_RANGES else None
         if ranges is not None:
             length, whole_ns, member = self._launched.held_ns(ranges), self._in_reach_ns, None
         else:
@@ -553,32 +554,31 @@ class LevelFinder:
     def _launched(self) -> LaunchedTime:
         return LaunchedTime(self._host.calls, main_process(self._work), self._work.launch, self._recorded_ns)
 
-    def _ending_with(self, is_mark: Callable[[str], bool]) -> Positions | None:
-        """Instances that end with the last of each run of kernels that match.
-
-        The first is left out where its kernels are others than those of the next two, as a prefill's are.
-        """
-        names, strings = self._work.name, self._trace.strings
-        codes = [code for code in distinct(names).tolist() if code >= 0 and is_mark(strings.text(code) or "")]
-        if not codes:
-            return None
-        marks = np.flatnonzero(is_among(names, codes))
-        # those with most of a step behind them: of as many kernels as most kernels are in, whatever is copied between
-        following = np.diff(np.cumsum(self._work.state != State.COPY)[marks])
-        by_length = np.sort(following)
-        in_most = by_length[np.searchsorted(np.cumsum(by_length), by_length.sum() / 2)] if len(following) else 0
-        marks = marks[np.append(following > in_most / 4, True)]
-        usual = int(median(np.diff(marks))) if len(marks) > 1 else 0
-        member = up_to(with_what_follows(names, marks, usual), len(names))
-        first, second, third = (names[(member == instance) & (names >= 0)] for instance in range(3))
-        is_other = all(map(len, (first, second, third))) and _likeness(second, third) >= _ALIKE > _likeness(
-            first, second
-        )
-        return np.maximum(member - 1, -1) if is_other else member
-
 
 _MARKS: Final = {LevelSource.TOKEN: ("token", chooses_token), LevelSource.OPTIMIZER: ("update", updates_parameters)}
 _OF_RANGES: Final = (LevelSource.PROFILER, *_BY_NAME)
+
+
+def _ending_with(work: Activities, strings: Strings, is_mark: Callable[[str], bool]) -> Positions | None:
+    """Instances that end with the last of each run of kernels that match.
+
+    The first is left out where its kernels are others than those of the next two, as a prefill's are.
+    """
+    names = work.name
+    codes = [code for code in distinct(names).tolist() if code >= 0 and is_mark(strings.text(code) or "")]
+    if not codes:
+        return None
+    marks = np.flatnonzero(is_among(names, codes))
+    # those with most of a step behind them: of as many kernels as most kernels are in, whatever is copied between
+    following = np.diff(np.cumsum(work.state != State.COPY)[marks])
+    by_length = np.sort(following)
+    in_most = by_length[np.searchsorted(np.cumsum(by_length), by_length.sum() / 2)] if len(following) else 0
+    marks = marks[np.append(following > in_most / 4, True)]
+    usual = int(median(np.diff(marks))) if len(marks) > 1 else 0
+    member = up_to(with_what_follows(names, marks, usual), len(names))
+    first, second, third = (names[(member == instance) & (names >= 0)] for instance in range(3))
+    is_other = all(map(len, (first, second, third))) and _likeness(second, third) >= _ALIKE > _likeness(first, second)
+    return np.maximum(member - 1, -1) if is_other else member
 
 
 def _source_of(range_name: str) -> LevelSource:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.records import dataclass, field_names, replace
-from gpuledger.trace.keys import Positions, distinct, group
+from gpuledger.trace.keys import Positions, distinct, group, same
 from gpuledger.trace.spans import Ints
 
 NEVER: Final = -(1 << 60)  # a lag with which an edge holds nothing up
@@ -157,6 +157,10 @@ class JoinedGraphs:
     first_operation: tuple[int, ...]  # where those of each graph begin
 
 
+_OF_ONE: Final = ("call_row", "node_of_call", "begin_by", "end_by", "past", "by", "bound")
+"""Columns of a graph that one of several has no use for, or that are not filled in before it is replayed."""
+
+
 def join_graphs(graphs: Iterable[DependencyGraph], ahead_ns: Sequence[int]) -> JoinedGraphs:
     """All of them, on the clock that the others are ahead of. None is asked for before the last has been taken over."""
     columns: dict[tuple[str, str], list[NDArray[Any]]] = {}
@@ -171,7 +175,7 @@ def join_graphs(graphs: Iterable[DependencyGraph], ahead_ns: Sequence[int]) -> J
         }
         for part, table in {"": moved, **tables}.items():
             for name in field_names(type(table)):
-                if isinstance(getattr(table, name), np.ndarray):
+                if name not in _OF_ONE and isinstance(getattr(table, name), np.ndarray):
                     columns.setdefault((part, name), []).append(getattr(table, name))
         sizes = len(graph.calls), len(graph.operations), graph.threads, graph.streams, len(graph.wait)
         before.append(before[-1] + np.array(sizes))
@@ -181,10 +185,11 @@ def join_graphs(graphs: Iterable[DependencyGraph], ahead_ns: Sequence[int]) -> J
     def column(name: str, part: str = "") -> NDArray[Any]:
         return np.concatenate(columns.pop((part, name)))  # the parts go as the whole comes
 
-    calls, operations, recorded = (
+    calls, operations = (
         {name: column(name, part) for name in field_names(table)}
-        for part, table in (("calls", CallNodes), ("operations", OperationNodes), ("recorded", Times))
+        for part, table in (("calls", CallNodes), ("operations", OperationNodes))
     )
+    recorded = {name: column(name, "recorded") for name in ("call_begin", "call_end", "start", "end")}
     order = column("order")
     instant = np.empty(len(order), np.int64)
     for event, times in (
@@ -194,15 +199,17 @@ def join_graphs(graphs: Iterable[DependencyGraph], ahead_ns: Sequence[int]) -> J
     ):
         rows = np.flatnonzero(order & 3 == event)
         instant[rows] = times[order[rows] >> 2]
+    nothing, no_call = same(-1, len(operations["call"])), same(-1, len(calls["thread"]))
+    due_to = {"begin_by": no_call, "end_by": no_call, "by": nothing, "bound": same(0, len(nothing), np.int8)}
     whole = DependencyGraph(
         order=order[np.argsort(instant, kind="stable")],
         calls=CallNodes(**calls),
         wait=column("wait"),
         wait_ns=column("wait_ns"),
         operations=OperationNodes(**operations),
-        recorded=Times(**recorded),
-        call_row=column("call_row"),
-        node_of_call=column("node_of_call"),
+        recorded=Times(**recorded, **due_to, past=np.arange(len(nothing))),
+        call_row=np.empty(0, np.intp),  # these are of several hosts
+        node_of_call=np.empty(0, np.intp),
         threads=int(firsts[-1, 2]),
         streams=int(firsts[-1, 3]),
         groups=0,
@@ -247,9 +254,7 @@ def _move(
             call_end=recorded.call_end - ahead_ns,
             start=recorded.start - ahead_ns,
             end=recorded.end - ahead_ns,
-            past=recorded.past + operation,
         ),
-        node_of_call=graph.node_of_call + call,
     )
 
 

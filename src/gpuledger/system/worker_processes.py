@@ -225,4 +225,5 @@ def _serve(task: Callable[[Item], Result], pipe: Connection) -> None:
                 reason = f"no worker could take it: {type(error).__name__}: {error}"
                 result = _Refused(" ".join(reason.split()))
             pipe.send(result)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # nothing is left to end; an exception would be told
+    # nothing is left to end; an exception would be told, and so would a signal that is here while SIG_DFL is set
+    signal.signal(signal.SIGTERM, lambda *_: None)

@@ -114,7 +114,7 @@ def worst_place(job: Job) -> WorstPlace | NotMeasured:
     """Where ranks waited the longest, all steps together."""
     worst: WorstPlace | NotMeasured = NotMeasured("no rank waited at a matched collective")
     for lane in job.lanes:
-        wait = np.where(lane.steady, lane.wait_ns.sum(axis=1), 0)
+        wait = np.where(lane.steady, lane.waited_ns, 0)
         ordinal = ordinals_in_step(lane)
         first, number = group(lane.kind, ordinal)
         sums = sweep.sums(number, wait, len(first))
@@ -137,13 +137,13 @@ def collectives_by_group(job: Job) -> tuple[CollectivesOfGroup, ...]:
     """One entry per kind and group, the most waited at first; what was matched nowhere comes last."""
     seen: Counter[tuple[str, int]] = Counter()  # by group and kind, on the rank that has the most of them
     for rank in job.ranks:
-        for key, positions in rank.collectives.lanes().items():
+        for key, part in rank.collectives.lanes().items():
             name = f"stream {key + 1}" if isinstance(key, int) else key.name or "unnamed"
-            kinds, counts = np.unique(rank.collectives.kind[positions], return_counts=True)
+            kinds, counts = np.unique(part.column("kind"), return_counts=True)
             seen |= Counter({(name, kind): n for kind, n in zip(kinds.tolist(), counts.tolist(), strict=True)})
     entries = []
     for lane in job.lanes:
-        wait, rate, transfer = lane.wait_ns.sum(axis=1), bus_bytes_per_s(lane), lane.transfer_ns
+        wait, rate, transfer = lane.waited_ns, bus_bytes_per_s(lane), lane.transfer_ns
         for kind in np.unique(lane.kind).tolist():
             here = lane.kind == kind
             matched, known = int(here.sum()), here & (lane.bytes >= 0)
@@ -181,7 +181,7 @@ def worst_collectives(job: Job) -> tuple[SingleCollective, ...]:
     """The single collectives that ranks waited at the longest; equal ones in the order of what is printed of them."""
     worst = []
     for lane in job.lanes:
-        wait, ordinal, last_ns = lane.wait_ns.sum(axis=1), ordinals_in_step(lane), lane.last_ns
+        wait, ordinal, last_ns = lane.waited_ns, ordinals_in_step(lane), lane.last_ns
         skew, transfer, late = lane.skew_ns, lane.transfer_ns, lane.late
         worst += [
             SingleCollective(

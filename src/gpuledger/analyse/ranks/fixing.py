@@ -44,10 +44,9 @@ def stages(ranks: Sequence[RankSummary]) -> tuple[tuple[int, ...], ...]:
     position = {rank.rank: place for place, rank in enumerate(ranks) if rank.rank is not None}
     kinds_of: dict[Group, set[int]] = {}  # what kinds of collectives the groups do whose ranks are known
     for collectives in (rank.collectives for rank in ranks):
-        for number, named in enumerate(collectives.groups):
-            kinds = np.unique(collectives.kind[collectives.group == number]).tolist()
-            if named.ranks and kinds:
-                kinds_of.setdefault(named, set()).update(kinds)
+        for named, part in collectives.parts:
+            if named is not None and named.ranks:
+                kinds_of.setdefault(named, set()).update(np.unique(part.column("kind")).tolist())
     stage = list(range(len(ranks)))  # for each rank the lowest that it is connected with
     sends: list[list[int]] = []
     for named, kinds in kinds_of.items():

@@ -12,12 +12,12 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.ranks.matching import Lane, RankClock, matched_lanes, on_one_clock, overlapping, rank_clocks
+from gpuledger.analyse.ranks.matching import Lane, RankClock, matched_lanes, on_one_clock, rank_clocks
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.messages import joined, say
 from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, NotMeasured, Severity
-from gpuledger.trace.spans import Ints, Spans, clip, intersection, total, union
+from gpuledger.trace.spans import Ints, Spans, clip, either, intersection, total, union
 from gpuledger.trace.statistics import lower_median
 from gpuledger.units import count_text
 
@@ -90,20 +90,18 @@ class Job:
 def job(ranks: Sequence[RankSummary]) -> Job:
     """Put the summaries of one job's ranks together, in whatever order they come."""
     members, world, notes = _roster(ranks)
-    lanes = matched_lanes(members)
-    clocks = rank_clocks(members, lanes)
-    lanes = [on_one_clock(members, lane, clocks) for lane in lanes]
-    kept = [overlapping(lane, clocks) for lane in lanes]
-    apart = sum(map(len, lanes)) - sum(map(len, kept))
-    whole = tuple(lane for lane in kept if len(lane))
-    waits = [_exposed_waits(rank, number, whole, clocks[number]) for number, rank in enumerate(members)]
-    parts = tuple(_part(rank, number, whole, clocks, waits[number]) for number, rank in enumerate(members))
+    matched = matched_lanes(members)
+    clocks = rank_clocks(members, matched)
+    lanes = [on_one_clock(members, lane, clocks) for lane in matched]
+    apart = sum(map(len, matched)) - sum(map(len, lanes))
+    whole, parts, waiting = tuple(lane for lane in lanes if len(lane)), list[RankPart](), union([], [])
+    for number, rank in enumerate(members):
+        part, waits = _part(rank, number, whole, clocks)
+        parts.append(part)
+        ahead_ns = clocks[number].offset_ns
+        waiting = either(waiting, Spans(waits.start_ns - ahead_ns, waits.end_ns - ahead_ns))
     notes += _doubts(members, parts, clocks, apart)
-    none = np.empty(0, np.int64)
-    both = list(zip(waits, clocks, strict=True))
-    start = np.concatenate([none, *(spans.start_ns - clock.offset_ns for spans, clock in both)])
-    end = np.concatenate([none, *(spans.end_ns - clock.offset_ns for spans, clock in both)])
-    return Job(members, world, tuple(notes), clocks, whole, parts, union(start, end))
+    return Job(members, world, tuple(notes), clocks, whole, tuple(parts), waiting)
 
 
 def _by_number(rank: RankSummary) -> tuple[object, ...]:
@@ -155,34 +153,25 @@ def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int 
     return tuple(kept[number] for number in sorted(kept)), size, notes
 
 
-def _exposed_waits(rank: RankSummary, number: int, lanes: Sequence[Lane], clock: RankClock) -> Spans:
-    """When one rank waited with nothing computing on it, in its steady stretch and on its own clock."""
+def _part(rank: RankSummary, number: int, lanes: Sequence[Lane], clocks: Sequence[RankClock]) -> tuple[RankPart, Spans]:
+    """What one rank waited, and what it was waited for; when it waited with nothing computing on it, by its clock."""
     starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    matched = counted = waited = transfer = late = caused = 0
     for lane in (lane for lane in lanes if number in lane.members):
-        column = lane.members.index(number)
-        starts.append(lane.start_ns[lane.steady, column] + clock.offset_ns)
-        ends.append(starts[-1] + lane.wait_ns[lane.steady, column])
-    waits = union(np.concatenate(starts), np.concatenate(ends))
-    return intersection(clip(rank.exposed, rank.steady), waits)
-
-
-def _part(
-    rank: RankSummary, number: int, lanes: Sequence[Lane], clocks: Sequence[RankClock], exposed: Spans
-) -> RankPart:
-    """What one rank waited, and what it was waited for."""
-    mine = [lane for lane in lanes if number in lane.members]
-    counted = waited = transfer = late = caused = 0
-    for lane in mine:
-        column = lane.members.index(number)
-        wait, last = lane.wait_ns[lane.steady], (lane.late == number)[lane.steady]
+        wait, last = lane.wait_ns(number)[lane.steady], (lane.late == number)[lane.steady]
+        starts.append(lane.start_ns(number)[lane.steady] + clocks[number].offset_ns)
+        ends.append(starts[-1] + wait)
+        matched += len(lane)
         counted += len(wait)
-        waited += int(wait[:, column].sum())
+        waited += int(wait.sum())
         transfer += int(lane.transfer_ns[lane.steady].sum())
         open_ns = max(clocks[member].open_ns for member in lane.members)
         late += int((last & (lane.skew_ns[lane.steady] > open_ns)).sum())
-        caused += int(wait[last].sum())
-    counts = (len(rank.collectives), sum(len(lane) for lane in mine), counted)
-    return RankPart(*counts, waited, total(exposed), transfer, late, caused)
+        caused += int(lane.waited_ns[lane.steady][last].sum())
+    waits = union(np.concatenate(starts), np.concatenate(ends))
+    exposed = intersection(clip(rank.exposed.unpacked(), rank.steady), waits)
+    counts = (len(rank.collectives), matched, counted)
+    return RankPart(*counts, waited, total(exposed), transfer, late, caused), exposed
 
 
 def _doubts(
@@ -212,7 +201,7 @@ def _doubts(
     seen = sum(part.seen for part in parts)
     lost = seen - sum(part.matched for part in parts)
     blind = sum(isinstance(clock.residual_ns, NotMeasured) for clock in clocks)
-    nameless = sum(int((rank.collectives.group < 0).sum()) for rank in members)
+    nameless = sum(rank.collectives.nameless for rank in members)
     unmatched = say(
         "{count} of {of} collectives could not be matched across ranks and are left out",
         count=count_text(lost),

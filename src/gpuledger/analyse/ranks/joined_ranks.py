@@ -6,7 +6,7 @@ out as they were recorded. Edits: ranks at the pace of the median rank, collecti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from gpuledger.analyse.ranks.collectives import ordinals_in_step
 from gpuledger.analyse.ranks.job import step_shifts
 from gpuledger.analyse.ranks.matching import Lane, RankClock
-from gpuledger.analyse.ranks.rank import OF_CODE, PackedWork, RankSummary, RankWork, WorkPart
+from gpuledger.analyse.ranks.packed import PackedTable
+from gpuledger.analyse.ranks.rank import OF_CODE, RankSummary, RankWork, WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS
 from gpuledger.messages import say
 from gpuledger.records import dataclass, replace
@@ -26,6 +27,7 @@ from gpuledger.trace.keys import Positions, group, ordinals
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints, Span, Spans, clip, furthest, total
 from gpuledger.trace.statistics import lower_median
+from gpuledger.trace.sweep import fold
 
 _AT_ONCE: Final = 1 << 14  # so many amounts of all ranks are compared at once, or those of one stretch if they are more
 
@@ -64,9 +66,10 @@ class JoinedRanks:
     @property
     def is_first_call(self) -> NDArray[np.bool_]:
         """Which calls are their thread's first: before those lies no code, but the time at which they begin."""
-        is_first = np.zeros(len(self.graph.calls), np.bool_)
-        is_first[np.unique(self.graph.calls.thread, return_index=True)[1]] = True
-        return is_first
+        calls, threads = len(self.graph.calls), self.graph.threads
+        is_first = np.zeros(calls + 1, np.bool_)
+        is_first[fold("least", self.graph.calls.thread, np.arange(calls), np.full(threads, calls))] = True
+        return is_first[:-1]
 
     @property
     def met_share(self) -> float:
@@ -93,7 +96,7 @@ def joined_ranks(
     ranks: Sequence[RankSummary], clocks: Sequence[RankClock], lanes: Sequence[Lane]
 ) -> JoinedRanks | NotMeasured:
     """The ranks' graphs with their matched collectives as rendezvous."""
-    works: list[PackedWork] = []
+    works: list[PackedTable[RankWork]] = []
     for rank in ranks:
         if isinstance(rank.work, NotMeasured):
             return rank.work
@@ -154,20 +157,18 @@ def _collectives(lanes: Sequence[Lane], together: JoinedGraphs, part: NDArray[np
     """For each operation the lane and the row of its collective, where all members' kernels are there; -1: none."""
     lane_of, row_of = (np.full(len(part), -1, np.int64) for _ in range(2))
     start = together.graph.recorded.start
-    own = [
-        np.flatnonzero((part == WorkPart.COMM) & (together.of_operation == rank))
-        for rank in range(len(together.first_call))
-    ]
+    communicating = np.flatnonzero(part == WorkPart.COMM)
+    own = np.split(communicating, np.searchsorted(communicating, together.first_operation)[1:])
     for number, lane in enumerate(lanes):
-        operations = np.full(lane.start_ns.shape, -1, np.intp)
-        for column, kernels in enumerate(own[member] for member in lane.members):
+        rows, operations = np.arange(len(lane)), np.empty((0, len(lane)), np.intp)
+        for member in lane.members:
             # which of a rank's communication kernels begins at each of these instants, where that is but one
-            begin, end = (np.searchsorted(start[kernels], lane.start_ns[:, column], side) for side in ("left", "right"))
-            if len(kernels):
-                operations[:, column] = np.where(end == begin + 1, kernels[np.minimum(begin, len(kernels) - 1)], -1)
-        rows = np.flatnonzero((operations >= 0).all(axis=1))
-        lane_of[operations[rows]] = number
-        row_of[operations[rows]] = rows[:, None]
+            kernels, wanted = own[member], lane.start_ns(member)[rows]
+            begin, end = (np.searchsorted(start[kernels], wanted, side) for side in ("left", "right"))
+            alone = end == begin + 1
+            rows, operations = rows[alone], np.vstack((operations[:, alone], kernels[begin[alone]]))
+        lane_of[operations] = number
+        row_of[operations] = rows
     return lane_of, row_of
 
 
@@ -190,14 +191,21 @@ def median_pace(ranks: JoinedRanks, roles: Sequence[int]) -> MedianPace:
     calls = np.flatnonzero((call_stretch >= 0) & ~ranks.is_first_call)
     role = np.array(roles)
 
-    def changes(value: Ints, rank: Ints, stretch: Ints, part: NDArray[np.int8] | int) -> Ints:
-        change, key = np.zeros(len(value), np.int64), stretch * len(WorkPart) + part
+    def changes(
+        nodes: Positions, stretch: Ints, rank: Ints, part: NDArray[np.int8] | int, amounts: Callable[[Positions], Ints]
+    ) -> Iterator[tuple[Positions, Ints]]:
+        """Some nodes at a time, with by how much each of their amounts changes: a row for each node."""
+        part = np.broadcast_to(part, stretch.shape)
         for number in np.unique(role):
-            members, rows = np.flatnonzero(role == number), np.flatnonzero(role[rank] == number)
-            for some in _by_key(rows, key[rows]) if len(members) > 1 and len(rows) else ():
-                place = np.searchsorted(members, rank[some])
-                change[some] = _medians(value[some], group(key[some])[1], place, len(members)) - value[some]
-        return change
+            members, rows = np.flatnonzero(role == number), nodes[role[rank[nodes]] == number]
+            key = stretch[rows] * len(WorkPart) + part[rows]
+            for some in _by_key(rows, key) if len(members) > 1 and len(rows) else ():
+                value = amounts(some)
+                alike = group(stretch[some] * len(WorkPart) + part[some])[1]
+                alike, place = (
+                    np.repeat(each, value.shape[1]) for each in (alike, np.searchsorted(members, rank[some]))
+                )
+                yield some, _medians(value.ravel(), alike, place, len(members)).reshape(value.shape) - value
 
     pace = MedianPace(
         operation_ns=np.zeros(len(graph.operations), np.int64),
@@ -206,19 +214,23 @@ def median_pace(ranks: JoinedRanks, roles: Sequence[int]) -> MedianPace:
         known_code_ns=np.zeros(ranks.code_ns.shape, np.int64),
         is_measured=call_stretch >= ranks.first_measured * each_step,
     )
-    pace.operation_ns[own] = changes(
-        graph.operations.duration_ns[own], ranks.rank_of_operation[own], stretch[own], ranks.part[own]
-    )
-    # a call's code comes before it: the two alternate
-    code = graph.calls.code_ns[calls] - ranks.code_ns[calls].sum(axis=1)
-    duration = np.where(ranks.synchronises[calls], 0, graph.calls.duration_ns[calls])
-    host, twice = np.stack((code, duration), axis=1).ravel(), np.repeat(calls, 2)
-    of_host = changes(host, ranks.rank_of_call[twice], call_stretch[twice], WorkPart.HOST)
-    pace.code_ns[calls], pace.call_ns[calls] = of_host[::2], of_host[1::2]
+    duration_ns = graph.operations.duration_ns
+    for some, change in changes(
+        own, stretch, ranks.rank_of_operation, ranks.part, lambda some: duration_ns[some, None]
+    ):
+        pace.operation_ns[some] = change[:, 0]
+
+    def of_host(some: Positions) -> Ints:
+        """A call's code comes before it: the two alternate."""
+        code = graph.calls.code_ns[some] - ranks.code_ns[some].sum(axis=1)
+        return np.stack((code, np.where(ranks.synchronises[some], 0, graph.calls.duration_ns[some])), axis=1)
+
+    for some, change in changes(calls, call_stretch, ranks.rank_of_call, WorkPart.HOST, of_host):
+        pace.code_ns[some], pace.call_ns[some] = change.T
     for column in np.flatnonzero(ranks.code_ns.any(axis=0)).tolist():
-        pace.known_code_ns[calls, column] = changes(
-            ranks.code_ns[calls, column], ranks.rank_of_call[calls], call_stretch[calls], OF_CODE[column]
-        )
+        known = ranks.code_ns[:, column, None]
+        for some, change in changes(calls, call_stretch, ranks.rank_of_call, OF_CODE[column], known.__getitem__):
+            pace.known_code_ns[some, column] = change[:, 0]
     return pace
 
 

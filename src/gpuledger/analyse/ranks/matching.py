@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.ranks.rank import RankSummary
-from gpuledger.analyse.ranks.rank_collectives import KINDS, OTHER, Collectives, Group
+from gpuledger.analyse.ranks.rank_collectives import KINDS, OTHER, Collectives, Group, LanePart
 from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
@@ -34,6 +34,7 @@ HOSTS_AGREE_NS: Final = 5_000_000
 
 FURTHEST_SHIFT: Final = 500  # so many collectives apart may two captures begin, or end
 
+_FURTHEST: Final = np.iinfo(np.int64).max
 _SAMPLE: Final = 250
 _NEARLY: Final = 0.9
 _EXCHANGE: Final = np.isin(KINDS, ("all_to_all", "send_recv"))
@@ -44,100 +45,136 @@ _ONE_WAY: Final = np.isin(KINDS, ("broadcast", "reduce"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lane:
-    """The collectives that the ranks of one group did together: a row for each, in the times a column per rank."""
+class Matched:
+    """The collectives that the ranks of one group did together, each rank's on its own clock.
+
+    A job may have as many times of collectives as hundreds of profiles hold: they stay packed with their ranks, of
+    which one at a time is unpacked. What is kept for each collective is what holds for all its ranks.
+    """
 
     name: str
     size: int  # ranks in the group, whether their profiles were given or not
     members: tuple[int, ...]  # positions in `Job.ranks`
+    parts: tuple[LanePart, ...]  # each member's collectives
+    shifts: tuple[int, ...]  # how many places later in each of them the same collective stands than in the first
+    rows: Ints  # where those that all members have stand in the first
     kind: Ints
     bytes: Ints  # what a rank gives, on average; -1: not known
-    start_ns: Ints
-    end_ns: Ints
-    launched_ns: Ints  # times are on the first rank's clock
-    steady: NDArray[np.bool_]  # which of them begin in the steady stretch of each of their ranks
-    step: Ints  # the first member's step that it begins in; -1: none
 
     def __len__(self) -> int:
-        return len(self.kind)
+        return len(self.rows)
+
+    def of(self, column: int, name: str) -> Ints:
+        """What one member says of the collectives that all have, by its position in `members`."""
+        whole: Ints = self.parts[column].column(name)
+        return whole[self.rows + self.shifts[column]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lane:
+    """The collectives that the ranks of one group did together, on the first rank's clock and placed in its steps."""
+
+    matched: Matched
+    offsets_ns: tuple[int, ...]  # what is taken off each member's times
+    steady: NDArray[np.bool_]  # which of them begin in the steady stretch of each of their ranks
+    step: Ints  # the first member's step that it begins in; -1: none
+    first_ns: Ints  # when the first rank arrives
+    last_ns: Ints
+    late: Ints  # the rank that arrived last, as a position in `Job.ranks`
+    transfer_ns: Ints  # from the last arrival to the first end after it; never longer than any rank's kernel
+    waited_ns: Ints  # by all ranks together
+
+    def __len__(self) -> int:
+        return len(self.matched)
 
     @property
-    def last_ns(self) -> Ints:
-        return np.asarray(self.start_ns.max(axis=1, initial=np.iinfo(np.int64).min), np.int64)
+    def name(self) -> str:
+        return self.matched.name
 
     @property
-    def late(self) -> Ints:
-        """The rank that arrived last, as a position in `Job.ranks`."""
-        return np.asarray(np.array(self.members)[self.start_ns.argmax(axis=1)], np.int64)
+    def size(self) -> int:
+        """How many ranks the group has, whether their profiles were given or not."""
+        return self.matched.size
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        return self.matched.members
+
+    @property
+    def kind(self) -> Ints:
+        return self.matched.kind
+
+    @property
+    def bytes(self) -> Ints:
+        return self.matched.bytes
 
     @property
     def skew_ns(self) -> Ints:
         """From the first arrival to the last."""
-        return self.last_ns - np.asarray(self.start_ns.min(axis=1), np.int64)
+        return self.last_ns - self.first_ns
 
-    @property
-    def wait_ns(self) -> Ints:
-        """How long each rank waited for the last one; never longer than its kernel.
+    def start_ns(self, member: int) -> Ints:
+        """When one of its ranks, as a position in `Job.ranks`, arrives."""
+        column = self.members.index(member)
+        return self.matched.of(column, "start_ns") - self.offsets_ns[column]
+
+    def end_ns(self, member: int) -> Ints:
+        column = self.members.index(member)
+        return self.matched.of(column, "end_ns") - self.offsets_ns[column]
+
+    def wait_ns(self, member: int) -> Ints:
+        """How long one of its ranks waited for the last one; never longer than its kernel.
 
         One that was over before the last one came, as in a broadcast, moved its data in that time too.
         """
-        waited = np.minimum(self.last_ns[:, None], self.end_ns) - self.start_ns
-        return np.where(self._is_over, np.maximum(waited - self.transfer_ns[:, None], 0), waited)
-
-    @property
-    def transfer_ns(self) -> Ints:
-        """From the last arrival to the first end after it; never longer than any rank's kernel."""
-        end = np.where(self._is_over, np.iinfo(np.int64).max, self.end_ns).min(axis=1)
-        moving = np.minimum(end - self.last_ns, (self.end_ns - self.start_ns).min(axis=1))
-        return np.asarray(np.maximum(moving, 0), np.int64)
-
-    @property
-    def _is_over(self) -> NDArray[np.bool_]:
-        """Which ranks have done their part in a one-way collective before the last one came."""
-        return _ONE_WAY[self.kind][:, None] & (self.end_ns <= self.last_ns[:, None])
+        start, end = self.start_ns(member), self.end_ns(member)
+        waited = np.minimum(self.last_ns, end) - start
+        is_over = _ONE_WAY[self.kind] & (end <= self.last_ns)
+        return np.where(is_over, np.maximum(waited - self.transfer_ns, 0), waited)
 
 
-def matched_lanes(members: Sequence[RankSummary]) -> list[Lane]:
-    """What the ranks did together, each on its own clock, and not yet placed in steps."""
+def matched_lanes(members: Sequence[RankSummary]) -> list[Matched]:
+    """What the ranks did together, each on its own clock."""
     own = [rank.collectives.lanes() for rank in members]
     streams = {sum(isinstance(key, int) for key in lanes) for lanes in own}
-    shared: dict[Group | int, dict[int, Ints]] = {}  # for each lane its ranks, and the positions on each of them
+    shared: dict[Group | int, dict[int, LanePart]] = {}  # for each lane its ranks, and what each of them did
     for rank, lanes in enumerate(own):
-        for key, positions in lanes.items():
+        for key, part in lanes.items():
             if isinstance(key, int) and len(streams) > 1:  # which stream is which cannot be told: all in one lane
-                shared.setdefault(0, {})[rank] = np.flatnonzero(members[rank].collectives.group < 0)
+                shared.setdefault(0, {})[rank] = LanePart(part.packed)
             else:
-                shared.setdefault(key, {})[rank] = positions
-    return [_matched(members, key, positions) for key, positions in shared.items()]
+                shared.setdefault(key, {})[rank] = part
+    return [_matched(members, key, parts) for key, parts in shared.items()]
 
 
-def _matched(members: Sequence[RankSummary], key: Group | int, positions: dict[int, Ints]) -> Lane:
-    """A lane's collectives that all its ranks have, each on its own clock; none where one of the ranks has none."""
+def _matched(members: Sequence[RankSummary], key: Group | int, part_of: dict[int, LanePart]) -> Matched:
+    """A lane's collectives that all its ranks have; none where one of the ranks has none."""
     named = key if isinstance(key, Group) else Group(f"stream {key + 1}")
     listed = set() if any(rank.rank is None for rank in members) else set(named.ranks)
-    everybody = range(len(members)) if named is not key else sorted(positions)
+    everybody = range(len(members)) if named is not key else sorted(part_of)
     wanted = [place for place, rank in enumerate(members) if rank.rank in listed] if listed else list(everybody)
     size = named.size if named.size > 0 else len(named.ranks or wanted)
     # a name that more ranks use than its group has stands for several groups
-    if not 2 <= len(wanted) <= size or any(place not in positions for place in wanted):
+    if not 2 <= len(wanted) <= size or any(place not in part_of for place in wanted):
         wanted = []
-    parts = [members[place].collectives.at(positions[place]) for place in wanted]
-    shifts = [shift(parts[0], part) for part in parts]
-    rows = np.arange(len(parts[0])) if parts else np.empty(0, np.int64)
-    for part, by in zip(parts, shifts, strict=True):
-        rows = rows[(rows + by >= 0) & (rows + by < len(part))]
-        rows = rows[_alike(parts[0].at(rows), part.at(rows + by))]
-    chosen = [part.at(rows + by) for part, by in zip(parts, shifts, strict=True)]
-
-    def column(name: str) -> Ints:
-        return np.stack([getattr(part, name) for part in chosen], axis=1) if chosen else np.empty((0, 0), np.int64)
-
-    given = column("bytes")
-    mean = np.where((given >= 0).all(axis=1), given.sum(axis=1) // max(len(chosen), 1), NOT_RECORDED)
-    kind = column("kind").min(axis=1, initial=OTHER)  # the least is what says the most
-    times = (column("start_ns"), column("end_ns"), column("launched_ns"))
-    nowhere = np.full(len(rows), -1)
-    return Lane(named.name or "unnamed", size, tuple(wanted), kind, mean, *times, nowhere >= 0, nowhere)
+    parts = tuple(part_of[place] for place in wanted)
+    rows, shifts = np.empty(0, np.int64), list[int]()
+    for number, part in enumerate(parts):
+        own = part.unpacked()
+        if not number:
+            first, rows = own, np.arange(len(own))
+        by = shift(first, own)
+        rows = rows[(rows + by >= 0) & (rows + by < len(own))]
+        rows = rows[_alike(first.at(rows), own.at(rows + by))]
+        shifts.append(by)
+    none = np.empty(0, np.int64)
+    matched = Matched(named.name or "unnamed", size, tuple(wanted), parts, tuple(shifts), rows, none, none)
+    kind, given, are_known = np.full(len(rows), OTHER), np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_)
+    for column in range(len(parts)):
+        kind = np.minimum(kind, matched.of(column, "kind"))  # the least is what says the most
+        amount = matched.of(column, "bytes")
+        given, are_known = given + amount, are_known & (amount >= 0)
+    return replace(matched, kind=kind, bytes=np.where(are_known, given // max(len(parts), 1), NOT_RECORDED))
 
 
 def _alike(a: Collectives, b: Collectives) -> NDArray[np.bool_]:
@@ -195,7 +232,7 @@ class RankClock:
         return 0 if isinstance(self.residual_ns, NotMeasured) else self.residual_ns
 
 
-def rank_clocks(members: Sequence[RankSummary], lanes: Sequence[Lane]) -> tuple[RankClock, ...]:
+def rank_clocks(members: Sequence[RankSummary], lanes: Sequence[Matched]) -> tuple[RankClock, ...]:
     """Each rank's clock against the first one's, through ranks that share collectives with both where need be."""
     unknown = NotMeasured("it shares no matched collective with the other ranks")
     clocks = [RankClock(unknown, 0, unknown)] * len(members)
@@ -220,38 +257,62 @@ def rank_clocks(members: Sequence[RankSummary], lanes: Sequence[Lane]) -> tuple[
     return tuple(clocks)
 
 
-def _distances(ranks: Sequence[int], lanes: Sequence[Lane], placed: dict[int, int]) -> Ints:
+def _distances(ranks: Sequence[int], lanes: Sequence[Matched], placed: dict[int, int]) -> Ints:
     """How much later than on the first rank the collectives of ranks on one clock end; through any whose is known."""
     distances, sure = [np.empty(0, np.int64)], [np.empty(0, np.bool_)]
     for lane in lanes:
         own, other = (next((member for member in lane.members if member in group), None) for group in (ranks, placed))
         if own is not None and other is not None:
-            mine, theirs = (lane.end_ns[:, lane.members.index(member)] for member in (own, other))
+            mine, theirs = (lane.of(lane.members.index(member), "end_ns") for member in (own, other))
             distances.append(mine - theirs + placed[other])
             sure.append(~_ONE_WAY[lane.kind])
     distance, good = np.concatenate(distances), np.concatenate(sure)
     return distance[good] if good.any() else distance
 
 
-def on_one_clock(members: Sequence[RankSummary], lane: Lane, clocks: Sequence[RankClock]) -> Lane:
-    """The same with times on the first rank's clock, and where they lie in the steps."""
-    offset = np.array([clocks[member].offset_ns for member in lane.members], np.int64)
-    ranks = [members[member] for member in lane.members]
-    begin, end = (np.array([rank.steady[side] for rank in ranks], np.int64) for side in (0, 1))
-    steady = np.all((lane.start_ns >= begin) & (lane.start_ns < end), axis=1)
-    step = lane.step
-    if ranks and len(edges := ranks[0].edges_ns):
-        step = np.searchsorted(edges, lane.start_ns[:, 0], side="right") - 1
-        step = np.where(step < len(edges) - 1, step, -1)
-    launched = np.where(lane.launched_ns == NOT_RECORDED, NOT_RECORDED, lane.launched_ns - offset)
-    start, ended = lane.start_ns - offset, lane.end_ns - offset
-    return replace(lane, start_ns=start, end_ns=ended, launched_ns=launched, steady=steady, step=step)
+def on_one_clock(members: Sequence[RankSummary], matched: Matched, clocks: Sequence[RankClock]) -> Lane:
+    """The same on the first rank's clock, and where they lie in the steps.
 
-
-def overlapping(lane: Lane, clocks: Sequence[RankClock]) -> Lane:
-    """Without those that only order has matched: on one rank over before another rank began."""
-    slack = CLOCKS_AGREE_NS + 5 * max((clocks[member].open_ns for member in lane.members), default=0)
-    first_end = lane.end_ns.min(axis=1, initial=np.iinfo(np.int64).max)
-    kept = (first_end >= lane.last_ns - slack) | _ONE_WAY[lane.kind]
-    columns = ("kind", "bytes", "start_ns", "end_ns", "launched_ns", "steady", "step")
-    return replace(lane, **{name: getattr(lane, name)[kept] for name in columns})
+    Without those that only order has matched: on one rank over before another rank began.
+    """
+    offsets = tuple(clocks[member].offset_ns for member in matched.members)
+    count = len(matched)
+    steady, step, late = np.ones(count, np.bool_), np.full(count, -1), np.zeros(count, np.int64)
+    first, last = np.full(count, _FURTHEST), np.full(count, -_FURTHEST)
+    first_end, shortest = np.full(count, _FURTHEST), np.full(count, _FURTHEST)
+    for column, (member, offset) in enumerate(zip(matched.members, offsets, strict=True)):
+        start, end, rank = matched.of(column, "start_ns"), matched.of(column, "end_ns"), members[member]
+        steady &= (start >= rank.steady.start_ns) & (start < rank.steady.end_ns)
+        if not column and len(edges := rank.edges_ns):
+            step = np.searchsorted(edges, start, side="right") - 1
+            step = np.where(step < len(edges) - 1, step, -1)
+        shortest = np.minimum(shortest, end - start)
+        start, end = start - offset, end - offset
+        late[start > last] = member
+        first, last, first_end = np.minimum(first, start), np.maximum(last, start), np.minimum(first_end, end)
+    slack = CLOCKS_AGREE_NS + 5 * max((clocks[member].open_ns for member in matched.members), default=0)
+    kept = (first_end >= last - slack) | _ONE_WAY[matched.kind]
+    columns = {name: getattr(matched, name)[kept] for name in ("rows", "kind", "bytes")}
+    lane = Lane(
+        replace(matched, **columns),
+        offsets,
+        steady[kept],
+        step[kept],
+        first[kept],
+        last[kept],
+        late[kept],
+        transfer_ns=np.zeros(0, np.int64),
+        waited_ns=np.zeros(0, np.int64),
+    )
+    end_after, is_one_way = first_end[kept], _ONE_WAY[lane.kind]
+    if is_one_way.any():  # ranks that have done their part before the last one came do not count
+        end_after[is_one_way] = _FURTHEST
+        for member in lane.members:
+            end = lane.end_ns(member)
+            goes_on = is_one_way & (end > lane.last_ns)
+            end_after[goes_on] = np.minimum(end_after[goes_on], end[goes_on])
+    lane = replace(lane, transfer_ns=np.maximum(np.minimum(end_after - lane.last_ns, shortest[kept]), 0))
+    waited = np.zeros(len(lane), np.int64)
+    for member in lane.members:
+        waited += lane.wait_ns(member)
+    return replace(lane, waited_ns=waited)

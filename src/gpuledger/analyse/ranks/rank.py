@@ -7,20 +7,18 @@ kernels. Of some steps the dependency graph is kept, to replay the rank with the
 
 from __future__ import annotations
 
-import math
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import astuple, fields, is_dataclass
+from dataclasses import astuple
 from enum import IntEnum
-from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.ranks.rank_collectives import Collectives, rank_collectives
+from gpuledger.analyse.ranks.packed import PackedTable
+from gpuledger.analyse.ranks.rank_collectives import PackedCollectives, rank_collectives
 from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
 from gpuledger.errors import GpuledgerError
@@ -42,11 +40,6 @@ from gpuledger.trace.model import Note, NotMeasured, Severity, Trace, os_pid
 from gpuledger.trace.spans import Ints, Span, Spans, covered, intersection, total, union
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 from gpuledger.units import count_text
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-    _Table = TypeVar("_Table", bound=DataclassInstance)
 
 _SHOWN: Final = 16
 _ON_A_GPU: Final = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
@@ -226,7 +219,7 @@ class RankWork:
     synchronises: NDArray[np.bool_]  # which calls wait for the device: what they take is no work of the host's
 
 
-def rank_work(trace: Trace, device: Device, operations: int) -> PackedWork | NotMeasured:
+def rank_work(trace: Trace, device: Device, operations: int) -> PackedTable[RankWork] | NotMeasured:
     """About so many operations of a rank, in whole steps."""
     if len(device.steady_stretches) > 1:
         return NotMeasured(say("only parts of the run are selected, which are not replayed"))
@@ -254,7 +247,7 @@ def rank_work(trace: Trace, device: Device, operations: int) -> PackedWork | Not
         code_ns=_code_ns(trace, kept, graph),
         synchronises=kept.host.are(CallKind.SYNC)[graph.call_row],
     )
-    return PackedWork.of(work)
+    return PackedTable.of(work)
 
 
 def _code_ns(trace: Trace, kept: Excerpt, graph: DependencyGraph) -> Ints:
@@ -278,51 +271,6 @@ def _code_ns(trace: Trace, kept: Excerpt, graph: DependencyGraph) -> Ints:
     return amounts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PackedWork:
-    """The same for travelling and waiting: columns compressed, to an eighth, as a job may have hundreds of ranks."""
-
-    bare: RankWork  # all but its columns, which are empty
-    content: bytes
-    layout: tuple[tuple[str, tuple[int, ...]], ...]  # the type and shape of each column, in the order of the fields
-
-    @staticmethod
-    def of(work: RankWork) -> PackedWork:
-        columns = list(_columns(work))
-        content = zlib.compress(b"".join(np.ascontiguousarray(column).data for column in columns), 1)
-        bare = _with_columns(work, repeat(np.empty(0, np.int64)))
-        return PackedWork(bare, content, tuple((column.dtype.str, column.shape) for column in columns))
-
-    def unpacked(self) -> RankWork:
-        content, begin, columns = zlib.decompress(self.content), 0, list[NDArray[Any]]()
-        for dtype, shape in self.layout:
-            column = np.frombuffer(content, dtype, math.prod(shape), begin).reshape(shape)
-            begin += column.nbytes
-            columns.append(column.copy())  # where it lies in there is no place for its type
-        return _with_columns(self.bare, iter(columns))
-
-
-def _columns(part: Any) -> Iterator[NDArray[Any]]:
-    """Those of a table, and of the tables in it."""
-    for value in (getattr(part, field.name) for field in fields(part)):
-        if isinstance(value, np.ndarray):
-            yield value
-        elif is_dataclass(value):
-            yield from _columns(value)
-
-
-def _with_columns(part: _Table, columns: Iterator[NDArray[Any]]) -> _Table:
-    """The same table with these in the place of its own, in their order."""
-    values: dict[str, Any] = {}
-    for name in (field.name for field in fields(part)):
-        value: Any = getattr(part, name)
-        if isinstance(value, np.ndarray):
-            values[name] = next(columns)
-        elif is_dataclass(value) and not isinstance(value, type):
-            values[name] = _with_columns(value, columns)
-    return replace(part, **values)
-
-
 NOT_KEPT: Final = NotMeasured(say("there is nothing to replay across ranks"))
 
 
@@ -338,11 +286,11 @@ class RankSummary:
     steady: Span  # the steps without warm-up, or the whole window
     lines: tuple[tuple[Line, int], ...]  # the books of the steady stretch, by line; they sum to it
     hidden_comm_ns: int  # communication of the steady stretch that ran while something computed
-    exposed: Spans  # when only communication ran, in the whole window
+    exposed: PackedTable[Spans]  # when only communication ran, in the whole window
     edges_ns: Ints  # where steps begin and end, one more than there are steps; empty where none were found
     warm_up: int
     steps_source: str | None
-    collectives: Collectives
+    collectives: PackedCollectives
     losses: tuple[str, ...]  # what the profile lacks, in sentences
     stretches: Spans | None = None  # what is looked at of the window; None: all of it
     zero_ns: int | None = None  # the instant that times are told from; None: where the window begins
@@ -351,7 +299,7 @@ class RankSummary:
     gpu: int | None = None  # the GPU's number in its capture; None where the profile does not say which GPU it is
     clock: str | None = None
     """What its times are counted by; ranks with the same one are on one clock. None: like no other's."""
-    work: PackedWork | NotMeasured = NOT_KEPT  # what is replayed of it together with the other ranks
+    work: PackedTable[RankWork] | NotMeasured = NOT_KEPT  # what is replayed of it together with the other ranks
     phases_ns: tuple[tuple[str, int], ...] = ()
     """The steady steps by phase of a layer, where that was asked for and layers are known."""
 
@@ -451,11 +399,11 @@ def rank_summary(
         steady=device.steady,
         lines=tuple(device.line_ns.items()),
         hidden_comm_ns=total(communicating) - device.exposed_ns(LineKind.COMM),
-        exposed=work.comm,
+        exposed=PackedTable.of(work.comm),
         edges_ns=np.empty(0, np.int64) if steps is None else steps.edges_ns,
         warm_up=0 if steps is None else steps.warm_up,
         steps_source=None if steps is None else steps.source,
-        collectives=rank_collectives(trace, device),
+        collectives=PackedCollectives.of(rank_collectives(trace, device)),
         losses=tuple(losses),
         stretches=work.stretches if len(work.stretches) > 1 else None,
         zero_ns=device.zero_ns,

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.analyse.ranks.packed import PackedTable
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device
@@ -98,7 +99,6 @@ class Collectives:
 
     start_ns: Ints
     end_ns: Ints
-    launched_ns: Ints  # when the launch call began; -1 where it was not recorded
     stream: Ints
     kind: Ints  # position in KINDS
     dtype: Ints  # position in DTYPES; -1: not known
@@ -113,15 +113,60 @@ class Collectives:
         columns = (column.name for column in fields(self) if column.name != "groups")
         return Collectives(**{name: getattr(self, name)[positions] for name in columns}, groups=self.groups)
 
-    def lanes(self) -> dict[Group | int, Positions]:
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedCollectives:
+    """One rank's collectives while they wait for those of the other ranks: apart by group, as they are asked for."""
+
+    parts: tuple[tuple[Group | None, PackedTable[Collectives]], ...]
+    """In the order of the groups; last, with None, those whose group is not known."""
+    streams: tuple[int, ...]  # of the last
+
+    @staticmethod
+    def of(collectives: Collectives) -> PackedCollectives:
+        by_group = [(named, collectives.group == number) for number, named in enumerate(collectives.groups)]
+        nameless = collectives.group < 0
+        parts = [
+            (named, PackedTable.of(collectives.at(here))) for named, here in (*by_group, (None, nameless)) if here.any()
+        ]
+        return PackedCollectives(tuple(parts), tuple(np.unique(collectives.stream[nameless]).tolist()))
+
+    def __len__(self) -> int:
+        return sum(len(part) for _, part in self.parts)
+
+    @property
+    def nameless(self) -> int:
+        """How many of them are of no known group."""
+        return sum(len(part) for named, part in self.parts if named is None)
+
+    def lanes(self) -> dict[Group | int, LanePart]:
         """Those that all ranks do in one order: of a group; where that is not known, of the n-th stream."""
-        lanes: dict[Group | int, Positions] = {
-            self.groups[number]: np.flatnonzero(self.group == number)
-            for number in np.unique(self.group[self.group >= 0]).tolist()
-        }
-        for place, stream in enumerate(np.unique(self.stream[self.group < 0]).tolist()):
-            lanes[place] = np.flatnonzero((self.group < 0) & (self.stream == stream))
+        lanes: dict[Group | int, LanePart] = {}
+        for named, part in self.parts:
+            if named is not None:
+                lanes[named] = LanePart(part)
+            else:
+                several = len(self.streams) > 1
+                lanes |= {
+                    place: LanePart(part, stream if several else None) for place, stream in enumerate(self.streams)
+                }
         return lanes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LanePart:
+    """A rank's collectives of one lane."""
+
+    packed: PackedTable[Collectives]
+    stream: int | None = None  # only those on this one; None: all of them
+
+    def column(self, name: str) -> Ints:
+        column = self.packed.column(name)
+        return column if self.stream is None else column[self.packed.column("stream") == self.stream]
+
+    def unpacked(self) -> Collectives:
+        whole = self.packed.unpacked()
+        return whole if self.stream is None else whole.at(whole.stream == self.stream)
 
 
 def kind_of(text: str) -> int:
@@ -150,7 +195,7 @@ def rank_collectives(trace: Trace, device: Device) -> Collectives:
     dtype = np.where(told_dtype >= 0, told_dtype, dtype)
     rows, (groups, group_of_row) = trace[Table.COLLECTIVES], _groups(trace)
     said, alone = _described(rows, activities.correlation[mine], start_ns, calls, launched)
-    of_group, launched_ns = (np.full(len(mine), NOT_RECORDED, np.int64) for _ in range(2))
+    of_group = np.full(len(mine), NOT_RECORDED, np.int64)
     known = np.flatnonzero(said >= 0)
     if len(known):
         row = said[known]
@@ -164,9 +209,7 @@ def rank_collectives(trace: Trace, device: Device) -> Collectives:
         given = np.where((given >= 0) & (given < _MOST_BYTES) & alone[known], given, NOT_RECORDED)
         size[known] = np.where(usable, elements * np.where(usable, item, 0), given)
         of_group[known] = group_of_row[row]
-    launched_ns[launched] = calls["start_ns"]
-    times = (start_ns, activities.end_ns[mine], launched_ns)
-    return Collectives(*times, activities.stream[mine], kind, dtype, of_group, size, groups)
+    return Collectives(start_ns, activities.end_ns[mine], activities.stream[mine], kind, dtype, of_group, size, groups)
 
 
 def _kind_of_kernel(name: str) -> int:

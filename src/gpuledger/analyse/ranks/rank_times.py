@@ -131,10 +131,9 @@ def lateness(job: Job) -> Lateness | NotMeasured:
         late = np.zeros((len(ranks), len(step)), np.int64)
         for lane in job.lanes:
             inside = np.flatnonzero(lane.step >= 0)
-            behind = lane.start_ns[inside] - lane.start_ns[inside].min(axis=1, keepdims=True)
-            row = np.broadcast_to(np.array(lane.members), behind.shape)
-            column = np.broadcast_to(np.searchsorted(step, lane.step[inside])[:, None], behind.shape)
-            np.maximum.at(late, (row, column), behind)
+            column = np.searchsorted(step, lane.step[inside])
+            for member in lane.members:
+                np.maximum.at(late[member], column, lane.start_ns(member)[inside] - lane.first_ns[inside])
         return Lateness(LateAt.COLLECTIVES, ranks, tuple(step.tolist()), late)
     lengths = step_lengths(job)
     if isinstance(lengths, NotMeasured):

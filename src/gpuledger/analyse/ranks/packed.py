@@ -1,0 +1,95 @@
+"""Tables for travelling between processes and waiting in one: columns in, each compressed for itself; the same out.
+
+A job may have hundreds of ranks, and who puts them together has all of them at once. A column is kept as what each row
+differs from the one before by, first the lowest byte of every row, then the next: times take two to three bytes a row,
+and a column that is the same throughout nearly none. Any column comes back without the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from zlib_ng import zlib_ng
+
+from gpuledger.records import dataclass, field_names, replace
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Table = TypeVar("Table", bound=DataclassInstance)
+else:
+    Table = TypeVar("Table")
+
+
+_LEVEL: Final = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedTable(Generic[Table]):
+    """A table, and the tables in it."""
+
+    bare: Table  # all but its columns, which are empty
+    content: tuple[bytes, ...]  # of each column, in the order of the fields
+    layout: tuple[tuple[str, tuple[int, ...]], ...]  # the type and shape of each
+
+    @staticmethod
+    def of(table: Table) -> PackedTable[Table]:
+        columns = [column for _, column in _columns(table)]
+        layout = tuple((column.dtype.str, column.shape) for column in columns)
+        empty = (np.empty(0, column.dtype) for column in columns)
+        return PackedTable(_with_columns(table, empty), tuple(map(_content, columns)), layout)
+
+    def __len__(self) -> int:
+        """How many rows its first column has."""
+        return self.layout[0][1][0]
+
+    def unpacked(self) -> Table:
+        table: Table = _with_columns(self.bare, map(_column, self.content, self.layout))
+        return table
+
+    def column(self, name: str) -> NDArray[Any]:
+        """One of the table's own columns."""
+        place = [path for path, _ in _columns(self.bare)].index(name)
+        return _column(self.content[place], self.layout[place])
+
+
+def _content(column: NDArray[Any]) -> bytes:
+    bits = np.ascontiguousarray(column).view(f"i{column.itemsize}")
+    steps = bits.copy()
+    steps[1:] -= bits[:-1]  # what does not fit wraps around, there and back
+    by_byte = steps.view(np.uint8).reshape(-1, column.itemsize).T
+    return zlib_ng.compress(by_byte.tobytes(), _LEVEL)
+
+
+def _column(content: bytes, layout: tuple[str, tuple[int, ...]]) -> NDArray[Any]:
+    dtype, shape = np.dtype(layout[0]), layout[1]
+    by_byte = np.frombuffer(zlib_ng.decompress(content), np.uint8).reshape(dtype.itemsize, math.prod(shape))
+    steps = by_byte.T.copy().view(f"i{dtype.itemsize}").reshape(shape)
+    return np.cumsum(steps, axis=0, dtype=steps.dtype, out=steps).view(dtype)
+
+
+def _columns(table: Any, within: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
+    """Those of a table by name, and those of the tables in it."""
+    for name in field_names(type(table)):
+        value = getattr(table, name)
+        if isinstance(value, np.ndarray):
+            yield within + name, value
+        elif is_dataclass(value):
+            yield from _columns(value, f"{within}{name}.")
+
+
+def _with_columns(table: Any, columns: Iterator[NDArray[Any]]) -> Any:
+    """The same table with these in the place of its own, in their order."""
+    values: dict[str, Any] = {}
+    for name in field_names(type(table)):
+        value = getattr(table, name)
+        if isinstance(value, np.ndarray):
+            values[name] = next(columns)
+        elif is_dataclass(value):
+            values[name] = _with_columns(value, columns)
+    return replace(table, **values)
