@@ -96,8 +96,6 @@ def scene(trace: Trace, name: str, wanted: Selection, prefix: str = "", offset_n
     """Analyse a trace that was read whole, as far as there is anything to analyse."""
     worked = any((trace[table].duration_ns > 0).any() for table in ON_GPU)
     report = diagnose(trace, name, wanted) if worked else None
-    for device in () if report is None else report.devices:
-        device.forget()
     return TimelineInput(trace, report, wanted, prefix, offset_ns)
 
 

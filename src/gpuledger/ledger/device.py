@@ -283,6 +283,8 @@ def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Se
     looked_at = windows(trace, work, host, chosen, window, wanted)
     booked = tuple(_device(trace, work, host, lost, gpu, part, wanted) for gpu, part in looked_at.items())
     host.forget_order()
+    for device in booked:
+        device.forget()
     return booked
 
 

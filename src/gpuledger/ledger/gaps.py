@@ -277,7 +277,7 @@ class _Booking:
         limit = np.full(len(pid), -1)
         wanted = RowsByKey.of(pid)
         for process, rows in RowsByKey.of(calls["pid"]):
-            ids = take(calls["correlation"], rows)
+            ids = take(calls.stored("correlation"), rows)
             if ids.max(initial=-1) >= 0:
                 limit[wanted.rows(process)] = ids[ids >= 0].min() if ids.min() < 0 else ids.min()
         return (correlation >= 0) & (correlation < limit)

@@ -47,6 +47,17 @@ def median(values: NDArray[Any]) -> float:
 
 def largest(values: NDArray[Any], count: int) -> Positions:
     """Positions of so many of the largest values, the largest first, of equal ones the first: not all are sorted."""
+    best = _largest(values[:_ROWS_AT_ONCE], count)
+    for first in range(_ROWS_AT_ONCE, len(values) if count else 0, _ROWS_AT_ONCE):
+        part = values[first : first + _ROWS_AT_ONCE]
+        larger = _largest(part, count) if len(best) < count else np.flatnonzero(part > values[best[-1]])
+        if len(larger):
+            best = np.concatenate((best, first + larger))
+            best = best[np.argsort(-values[best], kind="stable")[:count]]
+    return best
+
+
+def _largest(values: NDArray[Any], count: int) -> Positions:
     if 0 < count < len(values):
         least = np.partition(values, len(values) - count)[len(values) - count]
         candidates = np.flatnonzero(values >= least)

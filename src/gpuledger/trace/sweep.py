@@ -254,12 +254,13 @@ def states(
     hidden beside 0, and 2 beside 0 or 1.
     """
     if _pays(start):
-        rooms = tuple(_room(len(start) + 1) for _ in range(3))
-        columns = [column for room in rooms for column in room]
+        rooms = np.empty((3, 2, len(start) + 1), np.int64)  # in one: what is not written to is given back unused
         kinds = np.ascontiguousarray(state, np.int8)
-        counts = native.states(*_columns(start, end), kinds, *columns, *window)
+        counts = native.states(*_columns(start, end), kinds, *rooms.reshape(6, -1), *window)
         if counts is not None:
-            one, two, none = (_cut(room, count) for room, count in zip(rooms, counts[:3], strict=True))
+            one, two, none = (
+                (room[0, :count].copy(), room[1, :count].copy()) for room, count in zip(rooms, counts[:3], strict=True)
+            )
             return (one, two, none), counts[3:]
     whole = (np.array([window[0]]), np.array([window[1]]))
     zero, one, two = (intersection(union_of(start, end, state, number), whole) for number in range(3))
@@ -389,7 +390,9 @@ def look_up(keys: Ints, table: NDArray[np.int32], least: int) -> Ints:
     """For each key its position, by the table that `placed` gives; -1 for none."""
     if _pays(keys):
         into = np.empty(len(keys), np.int64)
-        native.look_up(_column(keys), table, into, least)
+        for first in range(0, len(keys), _AT_ONCE):
+            part = slice(first, first + _AT_ONCE)
+            native.look_up(_column(keys[part]), table, into[part], least)
         return into
     inside = (keys >= least) & (keys < least + len(table))
     positions = np.full(len(keys), -1, np.int64)
