@@ -88,7 +88,6 @@ def memory_events(trace: Trace, gpu: int) -> tuple[Rows, NDArray[np.bool_], Ints
 
 
 _NEVER_NS: Final = np.iinfo(np.int64).max
-_AT_ONCE: Final = 1 << 18
 
 
 def queue_depth(device: Device) -> tuple[Ints, NDArray[np.int32]]:
@@ -104,8 +103,7 @@ def queue_depth(device: Device) -> tuple[Ints, NDArray[np.int32]]:
     instants.sort(kind="stable")  # two runs in order
     instants = instants[np.append(True, instants[1:] != instants[:-1])[: len(instants)]]
     depth = np.empty(len(instants), np.int32)
-    for first in range(0, len(instants), _AT_ONCE):
-        part = slice(first, first + _AT_ONCE)
+    for part in sweep.parts(len(instants)):
         depth[part] = sweep.search(returned, instants[part], "right") - sweep.search(begun, instants[part], "right")
     return instants, depth
 

@@ -296,6 +296,7 @@ def _device(
     split, steps_of_run = side_by_side(
         len(work), lambda: busy(work, gpu, window.stretches), lambda: steps(trace, work, host, levels, wanted)
     )
+    levels.forget()
     cut = _steps_in_window(steps_of_run, gpu, window, wanted)
     edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
     phase, books = side_by_side(

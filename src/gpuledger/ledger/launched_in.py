@@ -99,10 +99,8 @@ def launching_range(work: Activities, host: Host, ranges: Rows) -> Positions:
     call = work.launch
     if not len(host.calls):
         return np.full(len(work), -1)
-    member = _outermost(ranges, host.calls)[call]
-    if call.min(initial=0) < 0:
-        member[call < 0] = -1
-    return member
+    outermost = _outermost(ranges, host.calls)
+    return take(outermost, call) if call.min(initial=0) >= 0 else np.append(outermost, -1)[call]
 
 
 class LaunchedTime:

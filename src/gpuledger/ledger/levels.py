@@ -229,9 +229,6 @@ _DEEPEST: Final = 6
 _MOST_KINDS: Final = 12
 """So many kinds of range are tried at each depth, those that are open the longest."""
 
-_AT_ONCE: Final = 1 << 16
-"""Rows of a column that are gone through at a time, so that there are never two of the whole column."""
-
 _ALIKE: Final = 0.9
 """Instances that have so many of their kernels in common are of one kind."""
 
@@ -477,11 +474,13 @@ class LevelFinder:
         held, work = held_ns(self._work, self._window.start_ns), self._work
         if not len(self._host.calls):
             return held
-        parts = [slice(first, first + _AT_ONCE) for first in range(0, len(held), _AT_ONCE)]
-        of_parts = (held[part] - work.end_ns[part] + work.start_ns[part] for part in parts)
-        idle = [part.start + np.flatnonzero(before > LEAST_NS) for part, before in zip(parts, of_parts, strict=True)]
-        some = np.concatenate([np.empty(0, np.intp), *idle])
-        waits = some[waits_for_unrecorded(work, self._host, some)]
+        long = [np.empty(0, np.intp)]
+        for part in sweep.parts(len(held)):
+            before = held[part] - work.end_ns[part]
+            before += work.start_ns[part]
+            long.append(part.start + np.flatnonzero(before > LEAST_NS))
+        idle = np.concatenate(long)
+        waits = idle[waits_for_unrecorded(work, self._host, idle)]
         returned = self._host.calls["end_ns"][work.launch[waits]]
         waited = work.start_ns[waits] - np.maximum(work.end_ns[waits] - held[waits], returned)
         held[waits] -= np.maximum(waited, 0)
@@ -597,10 +596,10 @@ def held_ns(work: Activities, start_ns: int) -> Ints:
     """For each activity its own time and the idle time before it; together the time from `start_ns` to the last end."""
     held = furthest(work.end_ns)
     np.maximum(held, start_ns, out=held)
-    for first in reversed(range(0, len(held), _AT_ONCE)):  # from behind: what stands before a part is still a time
-        part = held[first : first + _AT_ONCE]
-        part[1:] -= part[:-1]
-        part[:1] -= held[first - 1] if first else start_ns
+    for part in reversed([*sweep.parts(len(held))]):  # from behind: what stands before a part is still a time
+        some = held[part]
+        some[1:] -= some[:-1]
+        some[:1] -= held[part.start - 1] if part.start else start_ns
     return held
 
 

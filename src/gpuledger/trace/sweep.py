@@ -8,7 +8,7 @@ through rows on two threads: numpy and the compiled passes let go of the interpr
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeVar
 
@@ -31,13 +31,18 @@ _FEW: Final = 2000
 """Below so many rows, numpy is done before a call has been prepared."""
 
 _AT_ONCE: Final = 1 << 18
-"""Rows of a column that are turned into another type at a time, so that there are never two of the whole column."""
 
 _PAIRS_ALWAYS: Final = 4_000_000
 _PAIRS_PER_ROW: Final = 100
 """How many pairs `expand` makes at most: memory grows with the rows of a profile, not with their square."""
 
 _FOLDS: Final = {"sum": np.add, "least": np.minimum, "most": np.maximum}
+
+
+def parts(rows: int) -> Iterator[slice]:
+    """A long column some rows at a time, so that there is no second one of its length."""
+    for first in range(0, rows, _AT_ONCE):
+        yield slice(first, min(first + _AT_ONCE, rows))
 
 
 def is_there() -> bool:
@@ -187,9 +192,8 @@ def fold(how: Fold, number: NDArray[Any], values: NDArray[Any], into: Ints) -> I
     What is in a negative group is in none.
     """
     if _pays(number) and into.flags.c_contiguous:
-        for first in range(0, len(number), _AT_ONCE):
+        for part in parts(len(number)):
             check()
-            part = slice(first, first + _AT_ONCE)
             native.fold(_column(number[part]), _column(values[part]), into, list(_FOLDS).index(how))
     else:
         counts = number >= 0
@@ -390,8 +394,7 @@ def look_up(keys: Ints, table: NDArray[np.int32], least: int) -> Ints:
     """For each key its position, by the table that `placed` gives; -1 for none."""
     if _pays(keys):
         into = np.empty(len(keys), np.int64)
-        for first in range(0, len(keys), _AT_ONCE):
-            part = slice(first, first + _AT_ONCE)
+        for part in parts(len(keys)):
             native.look_up(_column(keys[part]), table, into[part], least)
         return into
     inside = (keys >= least) & (keys < least + len(table))

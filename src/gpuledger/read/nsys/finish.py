@@ -249,7 +249,7 @@ def _thread(global_id: Ints) -> NDArray[np.int32]:
 
 
 def _number(values: Ints) -> Ints:
-    if values.min(initial=0) > NULL:
+    if values.dtype == np.int32 or values.min(initial=0) > NULL:  # 32 bits are those that hold no NULL
         return values
     return np.where(values == NULL, NOT_RECORDED, values)
 
