@@ -290,6 +290,15 @@ class Host:
         """What each thread did."""
         self._threads.clear()
 
+    def go_through_threads(self) -> None:
+        """Find out what the busiest threads did, and when their launches returned: booking gaps asks for both."""
+        busiest: Iterable[int] = range(len(self.threads))
+        if len(self.threads) > _BUSY_THREADS:
+            counts = np.bincount(self.thread_of_call, minlength=len(self.threads))
+            busiest = np.argsort(-counts, kind="stable")[:_BUSY_THREADS].tolist()
+        for number in busiest:
+            _ = self.thread(number).calls, self.launch_times(number)
+
     def thread(self, number: int) -> HostThread:
         """One thread, by its position in `threads`."""
         if number not in self._threads:
@@ -340,17 +349,10 @@ def host_and_activities(trace: Trace, families: tuple[tuple[str, str], ...] = ()
 
 
 def _host(trace: Trace) -> tuple[Host, KeyPositions | None]:
-    """The host, with what its busiest threads did, and where each of its calls lies by its id."""
+    """The host, and where each of its calls lies by its id."""
     calls = cuda_calls(trace)
     places = KeyPositions.of(calls["pid"], calls.stored("correlation"))
-    host = Host(trace, calls, _kinds(trace, calls, places))
-    busiest: Iterable[int] = range(len(host.threads))
-    if len(host.threads) > _BUSY_THREADS:
-        counts = np.bincount(host.thread_of_call, minlength=len(host.threads))
-        busiest = np.argsort(-counts, kind="stable")[:_BUSY_THREADS].tolist()
-    for number in busiest:
-        _ = host.thread(number).calls, host.launch_times(number)
-    return host, places
+    return Host(trace, calls, _kinds(trace, calls, places)), places
 
 
 def _kinds(trace: Trace, calls: Rows, places: KeyPositions | None) -> NDArray[np.int8]:

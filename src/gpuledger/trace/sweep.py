@@ -312,20 +312,25 @@ def split(
     return into if asked else None
 
 
-def enclosing(outer: Pair, start: Ints, end: Ints) -> Ints:
+def enclosing(outer: Pair, start: Ints, end: Ints) -> NDArray[np.int32]:
     """For each record the first of the outer spans, which come by their start, that encloses it; -1 for none.
 
     Bounds included. Of the outer spans that end late enough the first has begun no later than any other: it encloses
     the record, or none does.
     """
     reach = np.maximum.accumulate(outer[1])
+    into = np.empty(len(start), np.int32)
     if _pays(start):
-        into = np.empty(len(start), np.int64)
-        native.enclosing(*_columns(outer[0], reach), *_columns(start, end), into)
+        first = np.empty(min(len(start), _AT_ONCE), np.int64)
+        for part in parts(len(start)):
+            some = first[: part.stop - part.start]
+            native.enclosing(*_columns(outer[0], reach), *_columns(start[part], end[part]), some)
+            into[part] = some
         return into
     first = np.searchsorted(reach, end)
     begun = np.append(outer[0], np.iinfo(np.int64).max)[first]
-    return np.where(begun <= start, first, -1)
+    into[:] = np.where(begun <= start, first, -1)
+    return into
 
 
 def held(outer: Pair, start: Ints, end: Ints, amount: Ints) -> Pair:
