@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
-from gpuledger.analyse.align.kernel_sequences import ForwardKernel, align_kernels, distinct, occurrences, similarity
+from gpuledger.analyse.align.kernel_sequences import ForwardKernel, align_kernels, occurrences, similarity
 from gpuledger.analyse.align.operation_side import OperationSide, side
 from gpuledger.analyse.align.side_by_side import CHECKS, TIERS, WARN, KnownDifferences, known, short_label
 from gpuledger.analyse.align.sides_from import mock_forwards, model_forwards
@@ -21,6 +21,7 @@ from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.present.views.align import align_document, align_junit
 from gpuledger.present.writers import write
 from gpuledger.selection import Selection
+from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
@@ -110,6 +111,13 @@ def test_a_sequence_is_like_itself(names: list[str]) -> None:
     some = kernels(" ".join(names))
     assert similarity(some, some) == 1.0
     assert all(pair.level == "exact" and pair.mock == pair.e2e for pair in align_kernels(some, some))
+
+
+def distinct(kernels: Sequence[ForwardKernel]) -> tuple[list[ForwardKernel], Positions]:
+    """The kernels that differ in name or shape, and for each kernel the position of its like."""
+    number: dict[tuple[object, ...], int] = {}
+    numbers = [number.setdefault((kernel.name, kernel.shape), len(number)) for kernel in kernels]
+    return [kernels[numbers.index(place)] for place in range(len(number))], np.array(numbers, np.intp)
 
 
 def found(mock: str, e2e: str) -> list[tuple[int, int]]:
@@ -388,3 +396,10 @@ def test_many_kernels_are_aligned_in_no_time() -> None:
     assert similarity(some, some[10:]) > 0.9
     kinds, number = distinct(some * 20)
     assert len(occurrences(some[:50], kinds, np.asarray(number))) > 20
+
+
+def test_forwards_of_thousands_of_kernels_with_shapes_of_their_own_are_aligned() -> None:
+    some = kernels(" ".join(f"k{at % 50}:{at}" for at in range(6_000)))
+    pairs = align_kernels(some, some[:2_000] + some[2_010:])
+    assert [pair.mock for pair in pairs if pair.e2e is None] == [*range(2_000, 2_010)]
+    assert {pair.level for pair in pairs if pair.e2e is not None} == {"exact"}

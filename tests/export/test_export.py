@@ -25,6 +25,7 @@ from gpuledger.catalog.kernel_families import COMMUNICATION
 from gpuledger.catalog.kernel_names import label
 from gpuledger.cli.verbs.timelines import export as command
 from gpuledger.errors import OutputRefused
+from gpuledger.export import timeline
 from gpuledger.export.chrome import ChromeWriter
 from gpuledger.export.perfetto import Messages, Piece, constant, varints, where
 from gpuledger.export.sections import ENDINGS, earliest_ns, form_of, scene, sections
@@ -376,6 +377,23 @@ def test_lanes_of_a_thread_nest(drawn: list[tuple[int, int, int]]) -> None:
         else:
             stack.append(at)
     assert not any(open_on.values())
+
+
+@given(SPANS, st.integers(0, 2**32), st.integers(1, 9))
+def test_events_come_in_order_however_few_are_sorted_at_once(
+    drawn: list[tuple[int, int, int]], seed: int, at_once: int
+) -> None:
+    track, start, length = np.array(drawn, np.int64).reshape(-1, 3).T
+    draw = np.random.default_rng(seed)
+    rank, instant = draw.permutation(len(start)).astype(np.int32), draw.random(len(start)) < 0.2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timeline, "_AT_ONCE", at_once)
+        position, is_end = events(start, start + length, track, rank, instant)
+    wanted = [(track[row], start[row], 2 * rank[row], row, False) for row in range(len(start))]
+    for row in np.flatnonzero(~instant).tolist():
+        place = -2 * (rank[row] + 1) if length[row] else 2 * rank[row] + 1
+        wanted.append((track[row], start[row] + length[row], place, row, True))
+    assert list(zip(position.tolist(), is_end.tolist(), strict=True)) == [event[3:] for event in sorted(wanted)]
 
 
 def test_many_lanes_are_decided_quickly() -> None:

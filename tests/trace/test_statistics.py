@@ -29,7 +29,7 @@ def test_the_largest_are_those_of_a_sorted_list(drawn: list[int], count: int) ->
 def test_each_group_has_its_own_figures(drawn: list[tuple[int, int]]) -> None:
     names = sorted({group for group, _ in drawn})
     number = np.array([names.index(group) for group, _ in drawn])
-    with patch("gpuledger.trace.statistics._ROWS_AT_ONCE", 3):
+    with patch("gpuledger.trace.sweep._AT_ONCE", 3):
         found = summarise(np.array([value for _, value in drawn], np.int64), number)
     for name, figures in zip(names, found, strict=True):
         own = [value for group, value in drawn if group == name]

@@ -134,7 +134,7 @@ def _longest(trace: Trace, device: Device, least_ns: int | None) -> tuple[LongGa
                 before=name(int(gaps.before[gap])),
                 after=name(int(gaps.after[gap])),
                 ranges=ranges,
-                tid=int(device.host.calls["tid"][call]) if call >= 0 else None,
+                tid=int(device.host.calls.stored("tid")[call]) if call >= 0 else None,
             )
         )
     return tuple(longest)

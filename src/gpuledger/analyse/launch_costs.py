@@ -55,7 +55,6 @@ TINY_NS: Final = 5_000  # an activity shorter than this takes longer to launch t
 AHEAD_NS: Final = 10_000  # work that was queued for longer was launched well ahead
 
 _MOST_RANGES: Final = 20
-_ROWS_AT_ONCE: Final = 1 << 18  # of a long column, so that there is no second one of its length
 
 DELAYS: Final[tuple[tuple[str, int | None], ...]] = (
     (say("during the call"), 0),
@@ -169,8 +168,7 @@ def _launch_delays(device: Device) -> Ints:
     work, returned = device.work.of(device.gpu), device.host.calls["end_ns"]
     counts = device.begins_steady(work.start_ns) & (work.launch >= 0)
     delay, filled = np.empty(int(np.count_nonzero(counts)), np.int64), 0
-    for first in range(0, len(counts), _ROWS_AT_ONCE):
-        part = slice(first, first + _ROWS_AT_ONCE)
+    for part in sweep.parts(len(counts)):
         begun, call = work.start_ns[part][counts[part]], work.launch[part][counts[part]]
         delay[filled : filled + len(call)] = begun - returned[call]
         filled += len(call)

@@ -16,7 +16,7 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import distinct, group, is_among
+from gpuledger.trace.keys import group, is_among
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, covered, union
 from gpuledger.trace.tables import Rows, Table
@@ -90,17 +90,21 @@ def memory_events(trace: Trace, gpu: int) -> tuple[Rows, NDArray[np.bool_], Ints
 _NEVER_NS: Final = np.iinfo(np.int64).max
 
 
-def queue_depth(device: Device) -> tuple[Ints, Ints]:
+def queue_depth(device: Device) -> tuple[Ints, NDArray[np.int32]]:
     """How many launches had returned and had begun nothing yet: from each instant on."""
     activities, returned = device.work, device.host.calls["end_ns"]
     call = np.where(activities.gpu == device.gpu, activities.launch, -1).astype(np.int32)
     begun = sweep.fold("least", call, activities.start_ns, np.full(len(returned), _NEVER_NS))
     del call
     waited = (begun > returned) & (begun != _NEVER_NS)
-    returned, begun = np.sort(returned[waited]), np.sort(begun[waited])
-    instants = distinct(np.concatenate((returned, begun)))
-    depth = sweep.search(returned, instants, "right")
-    depth -= sweep.search(begun, instants, "right")
+    returned, begun = np.sort(returned[waited], kind="stable"), np.sort(begun[waited], kind="stable")
+    del waited
+    instants = np.concatenate((returned, begun))
+    instants.sort(kind="stable")  # two runs in order
+    instants = instants[np.append(True, instants[1:] != instants[:-1])[: len(instants)]]
+    depth = np.empty(len(instants), np.int32)
+    for part in sweep.parts(len(instants)):
+        depth[part] = sweep.search(returned, instants[part], "right") - sweep.search(begun, instants[part], "right")
     return instants, depth
 
 

@@ -201,8 +201,8 @@ class SteadyKernels:
         if capability is None or "block" not in kernels or not all(column in kernels for column in columns):
             return np.zeros(len(which), np.int64)
         row = self._work.row_at(self.operations[which])
-        threads = np.maximum(kernels["block"][row], 0).prod(axis=1)
-        needs = (threads, *(kernels[column][row] for column in columns))
+        threads = np.maximum(kernels.stored("block")[row], 0).prod(axis=1)
+        needs = (threads, *(kernels.stored(column)[row] for column in columns))
         first, number = group(*needs)
         limits = [
             occupancy_limit(capability, threads, registers, max(static, 0) + max(dynamic, 0))
@@ -374,7 +374,7 @@ class SteadyKernels:
     def _launches(self) -> tuple[Ints, Positions]:
         """The different names, grids and blocks, and for each kernel the number of its own."""
         kernels, row = self._trace[Table.KERNELS], self._work.row_at(self.operations)
-        keys = np.column_stack((self.names, kernels["grid"][row], kernels["block"][row]))
+        keys = np.column_stack((self.names, kernels.stored("grid")[row], kernels.stored("block")[row]))
         shapes, number = np.unique(keys, axis=0, return_inverse=True)
         return shapes, number.ravel()
 

@@ -155,7 +155,12 @@ class EventFinder:
             gpu, pid, stream = (self.work.gathered_at(name, rows).astype(np.int64) for name in ("gpu", "pid", "stream"))
             return np.zeros(len(rows), np.int64), gpu, pid, stream
         table = (self.ranges, self.cuda_calls, self.other_calls)[source]
-        return np.ones(len(rows), np.int64), np.full(len(rows), -1), table["pid"][rows], table["tid"][rows]
+        return (
+            np.ones(len(rows), np.int64),
+            np.full(len(rows), -1),
+            table["pid"][rows],
+            table.stored("tid")[rows].astype(np.int64),
+        )
 
     def _launches(self, source: Ints, row: Ints) -> Ints:
         """For each record the position of its launch call among them."""

@@ -84,7 +84,7 @@ def lost_time(device: Device, chosen: Positions, trigger: Trigger) -> LostTime:
     by_gap = np.zeros(len(chosen), np.int64)
     for number, mine in RowsByKey.of(host.thread_of_call[gaps.call[chosen]]):
         call = gaps.call[chosen[mine]]
-        who = int(host.threads[number]), int(host.calls["pid"][call[0]]), int(host.calls["tid"][call[0]])
+        who = int(host.threads[number]), int(host.calls["pid"][call[0]]), int(host.calls.stored("tid")[call[0]])
         start, end = (np.clip(edge[chosen[mine]], *device.steady) for edge in (gaps.start_ns, gaps.end_ns))
         is_code = trigger is Cause.HOST_CODE
         launched = end if trigger in _NOT_THE_HOSTS else host.calls["start_ns" if is_code else "end_ns"][call]
@@ -191,7 +191,7 @@ def _most_sampled(trace: Trace, waiting: ThreadTime) -> ThreadTime | None:
     if busiest is None or counts[busiest] < FEWEST_SAMPLES:
         return None
     first = int(np.flatnonzero(owner == busiest)[0])
-    return ThreadTime(busiest, int(samples["pid"][first]), int(samples["tid"][first]), waiting.spans)
+    return ThreadTime(busiest, int(samples["pid"][first]), int(samples.stored("tid")[first]), waiting.spans)
 
 
 def _are_waits(trace: Trace, stack: Ints) -> NDArray[np.bool_]:

@@ -421,7 +421,7 @@ def wait_places(trace: Trace, ranges: ProgramRanges, device: Device, lost: LostT
 def _sampled_waits(trace: Trace, calls: Rows) -> LinePlace | None:
     """The line that most of these calls were made in, by the samples that were taken in them."""
     parts = [
-        ThreadTime(number, int(calls["pid"][mine[0]]), int(calls["tid"][mine[0]]), _spans(calls, mine))
+        ThreadTime(number, int(calls["pid"][mine[0]]), int(calls.stored("tid")[mine[0]]), _spans(calls, mine))
         for number, mine in RowsByKey.of(thread(calls))
     ]
     return sampled_line(trace, parts, is_code=False) if parts else None

@@ -96,8 +96,6 @@ def scene(trace: Trace, name: str, wanted: Selection, prefix: str = "", offset_n
     """Analyse a trace that was read whole, as far as there is anything to analyse."""
     worked = any((trace[table].duration_ns > 0).any() for table in ON_GPU)
     report = diagnose(trace, name, wanted) if worked else None
-    for device in () if report is None else report.devices:
-        device.forget()
     return TimelineInput(trace, report, wanted, prefix, offset_ns)
 
 
@@ -168,13 +166,15 @@ def _inside(rows: Rows, window: Span | None) -> Rows:
     return rows.where((rows["start_ns"] <= window.end_ns) & (rows["end_ns"] >= window.start_ns))
 
 
-def _arrows(call: NDArray[np.int32], calls: int, numbers: UniqueNumbers) -> tuple[Arrows, Ints]:
+def _arrows(call: NDArray[np.int32], calls: int, numbers: UniqueNumbers) -> tuple[Arrows, NDArray[np.signedinteger]]:
     """Which arrows each call begins, in a row; and which one ends at each activity."""
     launched = np.flatnonzero(call >= 0)
     launched = launched[np.argsort(call[launched], kind="stable")].astype(np.int32)
     first = numbers.arrows(len(launched))
-    arrow = np.zeros(len(call), np.int64)
-    arrow[launched] = np.arange(first, first + len(launched))
+    arrow: NDArray[np.signedinteger] = np.zeros(
+        len(call), np.int64 if first + len(launched) > np.iinfo(np.int32).max else np.int32
+    )
+    arrow[launched] = np.arange(first, first + len(launched), dtype=arrow.dtype)
     count = np.bincount(call[launched], minlength=calls).astype(np.int32)
     begins = np.cumsum(count, dtype=np.int64)
     begins += first - count

@@ -185,7 +185,7 @@ _NEVER: Final = 1 << 64
 def separate_lanes(start_ns: Ints, end_ns: Ints, group: Numbers) -> tuple[Numbers, Numbers]:
     """For each record the lane among those of its group, on which nothing overlaps, and its rank in time."""
     order = np.lexsort((end_ns, start_ns, group)).astype(np.int32)
-    lane, rank = np.zeros((2, len(order)), np.int32)
+    lane, rank = (np.zeros(len(order), np.int32) for _ in range(2))  # one of them stays
     rank[order] = np.arange(len(order), dtype=np.int32)
     for run in _runs(group[order]):
         members = order[run]
@@ -248,7 +248,7 @@ def nested_lanes(start_ns: Ints, end_ns: Ints, group: Numbers) -> tuple[Numbers,
     Records with the same bounds keep their order, the first outermost.
     """
     order = np.lexsort((-end_ns, start_ns, group)).astype(np.int32)
-    lane, rank = np.zeros((2, len(order)), np.int32)
+    lane, rank = (np.zeros(len(order), np.int32) for _ in range(2))  # one of them stays
     rank[order] = np.arange(len(order), dtype=np.int32)
     crosses = _crossing(start_ns, end_ns, group, rank)
     order = order[is_among(group[order], group[crosses])]
@@ -269,8 +269,9 @@ def _crossing(start_ns: Ints, end_ns: Ints, group: Numbers, rank: Numbers) -> ND
     Told one after the other, what nests ends at the depth that it began at: the first that crosses another does not.
     """
     position, is_end = events(start_ns, end_ns, group, rank, np.zeros(len(group), np.bool_))
-    change = np.where(is_end, np.int32(-1), np.int32(1))
-    before = np.cumsum(change, dtype=np.int32) - change
+    change = np.where(is_end, np.int8(-1), np.int8(1))
+    before = np.cumsum(change, dtype=np.int32)
+    before -= change
     depth = np.empty(len(group), np.int32)
     depth[position[~is_end]] = before[~is_end]
     ended = position[is_end]
@@ -314,28 +315,39 @@ def events(
     At one instant come first the ends of what began earlier, the inner before the outer; then what begins, the outer
     before the inner, and a record of no length ends at once. An instant has no end.
     """
-    positions, ends = [np.empty(0, np.int32)], [np.empty(0, np.bool_)]
+    position = np.empty(2 * len(track) - int(np.count_nonzero(instant)), np.int32)
+    is_end = np.empty(len(position), np.bool_)
     order = np.argsort(track, kind="stable").astype(np.int32)
+    done = 0
     for run in _runs(take(track, order)):
-        rows = order[run]
-        position, is_end = _events_of_track(
-            take(start_ns, rows), take(end_ns, rows), take(rank, rows).astype(np.int64), take(instant, rows)
-        )
-        positions.append(take(rows, position))
-        ends.append(is_end)
-    del order
-    return np.concatenate(positions), np.concatenate(ends)
+        for rows, ended in _events_of_track(order[run], start_ns, end_ns, rank, instant):
+            part = slice(done, done := done + len(rows))
+            position[part], is_end[part] = rows, ended
+    return position, is_end
 
 
 def _events_of_track(
-    start_ns: Ints, end_ns: Ints, rank: Ints, instant: NDArray[np.bool_]
-) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    count = len(start_ns)
-    lasting = np.flatnonzero((end_ns > start_ns) & ~instant).astype(np.int32)
-    brief = np.flatnonzero((end_ns <= start_ns) & ~instant).astype(np.int32)
-    position = np.concatenate((np.arange(count, dtype=np.int32), lasting, brief))
-    time = np.concatenate((start_ns, take(end_ns, lasting), take(start_ns, brief)))
-    place = np.concatenate((2 * rank, -2 * (take(rank, lasting) + 1), 2 * take(rank, brief) + 1))
-    del lasting, brief
-    order = np.lexsort((place, time))
-    return position[order], order >= count
+    rows: NDArray[np.int32], start_ns: Ints, end_ns: Ints, rank: Numbers, instant: NDArray[np.bool_]
+) -> Iterator[tuple[NDArray[np.int32], NDArray[np.bool_]]]:
+    """The same for these records of one track, a stretch of time after the other: sorted whole, they take much room."""
+    begins = take(start_ns, rows)
+    if (begins[1:] < begins[:-1]).any():
+        rows = rows[np.argsort(begins, kind="stable")]
+        begins = take(start_ns, rows)
+    first, is_open = 0, rows[:0]
+    while first < len(rows):
+        last = min(first + max(_AT_ONCE, len(is_open)), len(rows)) - 1  # what is open is gone through each time
+        last = int(np.searchsorted(begins, begins[last], side="right"))  # what begins at one instant stays together
+        until = int(begins[last]) if last < len(rows) else _NEVER
+        new = rows[first:last]
+        start, end, place = take(start_ns, new), take(end_ns, new), 2 * take(rank, new).astype(np.int64)
+        brief, lasts = (~instant[new] & condition for condition in (end <= start, end > start))
+        is_open = np.concatenate((is_open, new[lasts]))
+        over = end_ns[is_open] < until
+        ended = is_open[over]
+        is_open = is_open[~over]
+        position = np.concatenate((new, ended, new[brief]))
+        time = np.concatenate((start, end_ns[ended], start[brief]))
+        order = np.lexsort((np.concatenate((place, -2 * (rank[ended].astype(np.int64) + 1), place[brief] + 1)), time))
+        yield position[order], order >= len(new)
+        first = last

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import label
@@ -162,7 +162,9 @@ def _host_arguments(trace: Trace, rows: HostRows) -> tuple[Argument, ...]:
     texts = trace.strings.texts
     column = partial(_argument_column, rows)
     domain = np.where(ranges.codes("domain") == trace.strings.code(""), -1, ranges.codes("domain"))
-    failed = [np.where(calls["result"] == -1, 0, calls["result"]) for calls in (cuda, others)]
+    failed = [
+        by_row(lambda result: np.where(result == NOT_RECORDED, 0, result), calls["result"]) for calls in (cuda, others)
+    ]
     arguments = [
         Argument("domain", column(domain, None, None, None), texts),
         Argument("inputs", column(ranges.codes("inputs"), None, None, None), texts),
@@ -212,7 +214,7 @@ def gpu_side(
     rows: GpuRows,
     groups: dict[int, Track],
     around: NDArray[np.int32],
-    arrow: Ints,
+    arrow: NDArray[np.signedinteger],
     numbers: UniqueNumbers,
     families: tuple[tuple[str, str], ...],
 ) -> tuple[list[Track], Records]:
@@ -312,9 +314,10 @@ def _gpu_arguments(
     )
 
 
-def _triples(values: NDArray[np.signedinteger]) -> tuple[list[str], NDArray[np.int32]]:
+def _triples(values: NDArray[np.signedinteger]) -> tuple[list[str], NDArray[np.signedinteger]]:
     """Distinct shapes in words, and for each row the position of its own; -1 where none was recorded."""
     first, number = group(values[:, 0], values[:, 1], values[:, 2])
     shapes = values[first].tolist()
     known = [NOT_RECORDED if shape == [NOT_RECORDED] * 3 else place for place, shape in enumerate(shapes)]
-    return [f"{x} x {y} x {z}" for x, y, z in shapes], np.array(known, np.int32)[number]
+    narrow: DTypeLike = np.int16 if len(known) <= np.iinfo(np.int16).max else np.int32
+    return [f"{x} x {y} x {z}" for x, y, z in shapes], np.array(known, narrow)[number]

@@ -99,10 +99,10 @@ def _lost_work(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:
     example = int(both[0])
     name = short_function_name(calls.strings.text(int(calls.codes("name")[example])) or "")
     example_seen = Evidence(
-        say("for example {name} of thread {thread}", name=name, thread=int(calls["tid"][example])),
+        say("for example {name} of thread {thread}", name=name, thread=int(calls.stored("tid")[example])),
         span=Span(int(calls["start_ns"][example]), int(calls["end_ns"][example])),
         pid=int(calls["pid"][example]),
-        tid=int(calls["tid"][example]),
+        tid=int(calls.stored("tid")[example]),
         call=name,
         correlations=tuple(calls["correlation"][both[:MOST_EXAMPLES]].tolist()),
         count=len(both),

@@ -349,7 +349,7 @@ def _rates(subject: OneGpu, flow: CopyFlow, share: float, of: str) -> Evidence:
         sentence,
         span=flow.longest,
         pid=flow.pid,
-        tid=None if launch < 0 else int(calls["tid"][launch]),
+        tid=None if launch < 0 else int(calls.stored("tid")[launch]),
         ranges=ranges_around(subject.trace, calls, np.array([launch]))[0],
         call="" if launch < 0 else short_function_name(calls.strings.text(int(calls.codes("name")[launch])) or ""),
         copy=flow.kind,

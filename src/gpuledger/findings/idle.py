@@ -132,7 +132,7 @@ class _GapEvidence:
         trace, device, gaps = self.subject.trace, self._device, self._device.ledger.gaps
         where_waited = wait_places(trace, self.subject.ranges, device, self.lost)
         waits = waits_behind(device, self.lost.gaps)
-        base = self._example(device.host.calls["correlation"][waits])
+        base = self._example(device.host.calls.stored("correlation")[waits])
         if where_waited.line is not None:
             share, whole = where_waited.line.share, say("the time in waits")
             sentence = say(
@@ -265,7 +265,7 @@ class _GapEvidence:
         longest = largest(self.lost.by_gap_ns, MOST_EXAMPLES)
         if correlations is None:
             calls = self._device.host.calls
-            correlations = calls["correlation"][gaps.call[self.lost.gaps[longest]]]
+            correlations = calls.stored("correlation")[gaps.call[self.lost.gaps[longest]]]
         if span is None:
             gap = self.lost.gaps[longest[0]]
             span = Span(int(gaps.start_ns[gap]), int(gaps.end_ns[gap]))

@@ -72,7 +72,8 @@ def _of_kernels(
 ) -> Evidence:
     """A sentence about the chosen kernels, the longest of them as the example."""
     count = int(np.count_nonzero(chosen))
-    length = np.where(chosen, kernels.duration_ns, np.iinfo(np.int64).min + 1)
+    length = kernels.duration_ns
+    length[~chosen] = np.iinfo(np.int64).min + 1
     rows = kernels.at(largest(length, min(count, MOST_EXAMPLES)))
     return Evidence(
         sentence,

@@ -144,10 +144,11 @@ def diagnose(
     profiled: KernelReport | None = None,
     *,
     stage: TellStage = NOBODY.stage,
+    shows_levels: bool = False,
 ) -> ProfiledRun:
     """Analyse a trace together with what Nsight Compute measured of its kernels. It holds what `columns_for` names."""
     stage(BOOKS)
-    devices = analyse_devices(trace, name, wanted)
+    devices = analyse_devices(trace, name, wanted, shows_levels=shows_levels)
     windows = [device.ledger.window for device in devices]
     window = Span(min(window.start_ns for window in windows), max(window.end_ns for window in windows))
     stage(FINDINGS)

@@ -299,7 +299,7 @@ def _calls(device: Device, gap: int) -> list[Evidence]:
             say("{share} of it in {name}", share=share_text(share), name=name),
             Span(int(calls["start_ns"][held]), int(calls["end_ns"][held])),
             int(calls["pid"][held]),
-            int(calls["tid"][held]),
+            int(calls.stored("tid")[held]),
             call=name,
             share=share,
             of=say("the time until the first work"),

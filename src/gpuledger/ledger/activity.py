@@ -80,13 +80,13 @@ class Activities:
 
     def gathered(self, column: str) -> NDArray[Any]:
         """A column of the tables, in our order, to look at once."""
-        return take(one_after_another([rows[column] for rows in self._tables]), self._columns.order)
+        return take(one_after_another([rows.stored(column) for rows in self._tables]), self._columns.order)
 
     def gathered_at(self, column: str, positions: Positions) -> NDArray[Any]:
         """A column of the tables for some of the activities: not gathered whole, so that nothing of it stays."""
         row, first = self._columns.order[positions], 0
-        gathered = np.empty(len(row), self._tables[0][column].dtype)
-        for values in (rows[column] for rows in self._tables):
+        gathered = np.empty(len(row), self._tables[0].schema[column].kind.dtype)
+        for values in (rows.stored(column) for rows in self._tables):
             here = (row >= first) & (row < first + len(values))
             gathered[here] = values[row[here] - first]
             first += len(values)
@@ -104,7 +104,7 @@ class Activities:
         """Positions of the activities that carry this id, in whichever process."""
         ends = np.cumsum([len(rows) for rows in self._tables])
         carrying = [
-            end - len(rows) + np.flatnonzero(equal(rows["correlation"], correlation))
+            end - len(rows) + np.flatnonzero(equal(rows.stored("correlation"), correlation))
             for rows, end in zip(self._tables, ends, strict=True)
         ]
         return np.flatnonzero(is_among(self._columns.order, np.concatenate(carrying)))
@@ -187,7 +187,7 @@ def activities(trace: Trace, extra: tuple[tuple[str, str], ...] = ()) -> Activit
     kernel_family = trace.strings.each(
         kernels.codes("name"), lambda name: families.setdefault(family(name, extra), len(families)), np.int16
     )
-    order, start, end = in_order([(rows["start_ns"], rows["end_ns"], rows["stream"]) for rows in tables])
+    order, start, end = in_order([(rows["start_ns"], rows["end_ns"], rows.stored("stream")) for rows in tables])
 
     def by_start(*parts: NDArray[Any]) -> NDArray[Any]:
         return take(one_after_another(parts), order)
@@ -240,7 +240,7 @@ def short_names(calls: Rows) -> tuple[list[str], Ints]:
 
 
 def _has_key(rows: Rows) -> NDArray[np.bool_]:
-    known: NDArray[np.bool_] = (rows["correlation"] != NOT_RECORDED) & (rows["pid"] != NOT_RECORDED)
+    known: NDArray[np.bool_] = (rows.stored("correlation") != NOT_RECORDED) & (rows["pid"] != NOT_RECORDED)
     return known
 
 
@@ -251,13 +251,13 @@ def launches(work: Rows, calls: Rows, places: KeyPositions | None = None) -> tup
     """
     known = np.flatnonzero(_has_key(work))
     keys = work["pid"][known], work["correlation"][known]
-    row, call = join(*keys, calls["pid"], calls["correlation"], places)
+    row, call = join(*keys, calls["pid"], calls.stored("correlation"), places)
     return known[row], call
 
 
 def launching_call(pid: Ints, correlation: Ints, calls: Rows, places: KeyPositions | None = None) -> Positions:
     """The row of `calls` that launched each activity, the first in time where several carry its id; -1 for none."""
-    places = places or KeyPositions.of(calls["pid"], calls["correlation"])
+    places = places or KeyPositions.of(calls["pid"], calls.stored("correlation"))
     is_known = (correlation != NOT_RECORDED) & by_row(lambda values: values != NOT_RECORDED, pid)
     if places is not None:
         straight = places.look_up(pid, correlation)

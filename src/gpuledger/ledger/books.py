@@ -190,11 +190,12 @@ def ledger(
     tiles = np.concatenate(([window.start_ns], inside, [window.end_ns]))
     own = work.of(gpu)
     family = np.where(own.state == State.COMPUTE, own.family, np.int16(-1))
-    compute, idle = side_by_side(
-        len(work),
-        lambda: compute_by(own, split, tiles, family, len(work.families)),
-        lambda: gaps(work, host, split, inside, lost),
-    )
+
+    def computing() -> NDArray[np.int64]:
+        host.go_through_threads()  # while what comes first is decided of each gap
+        return compute_by(own, split, tiles, family, len(work.families))
+
+    compute, idle = side_by_side(len(work), computing, lambda: gaps(work, host, split, inside, lost))
     exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (split.comm, split.copy)], axis=1)
     books = np.concatenate((compute, exposed, idle.by_tile_ns), axis=1)
     lines = (*map(Line.of_family, work.families), *map(Line, EXPOSED), *map(Line.of_cause, CAUSES))

@@ -237,8 +237,11 @@ _OTHER_ACCELERATORS: Final = {
 """By how Kineto's categories of their events begin."""
 
 
-def analyse_devices(trace: Trace, name: str, wanted: Selection) -> tuple[Device, ...]:
-    """Every GPU at work in a trace that was read whole; `name` is what a refusal calls it."""
+def analyse_devices(trace: Trace, name: str, wanted: Selection, *, shows_levels: bool = False) -> tuple[Device, ...]:
+    """Every GPU at work in a trace that was read whole; `name` is what a refusal calls it.
+
+    Whoever `shows_levels` has them found on the way, which takes less than to find them later.
+    """
     host, work = host_and_activities(trace, wanted.families)
     window = default_window(host, work)
     if isinstance(window, NotMeasured):
@@ -270,10 +273,12 @@ def analyse_devices(trace: Trace, name: str, wanted: Selection) -> tuple[Device,
             found=f"{origin.tool} {origin.tool_version or 'of unknown version'}, {', '.join(events) or 'no event'}",
             hint="`gpuledger info` says what there is, `gpuledger explain CAPTURE-EMPTY` what it may be",
         )
-    return devices(trace, work, host, window, wanted)
+    return devices(trace, work, host, window, wanted, shows_levels=shows_levels)
 
 
-def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Selection) -> tuple[Device, ...]:
+def devices(
+    trace: Trace, work: Activities, host: Host, window: Span, wanted: Selection, *, shows_levels: bool = False
+) -> tuple[Device, ...]:
     """Every GPU that did anything in the window."""
     gpus = distinct(work.gpu).tolist()
     if wanted.device is not None and wanted.device not in gpus:
@@ -281,13 +286,26 @@ def devices(trace: Trace, work: Activities, host: Host, window: Span, wanted: Se
     chosen = gpus if wanted.device is None else [wanted.device]
     lost = lost_work(trace, host, work)
     looked_at = windows(trace, work, host, chosen, window, wanted)
-    booked = tuple(_device(trace, work, host, lost, gpu, part, wanted) for gpu, part in looked_at.items())
+    booked = tuple(
+        _device(trace, work, host, lost, gpu, part, wanted, shows_levels=shows_levels)
+        for gpu, part in looked_at.items()
+    )
     host.forget_order()
+    for device in booked:
+        device.forget()
     return booked
 
 
 def _device(
-    trace: Trace, work: Activities, host: Host, lost: LostWork, gpu: int, window: Window, wanted: Selection
+    trace: Trace,
+    work: Activities,
+    host: Host,
+    lost: LostWork,
+    gpu: int,
+    window: Window,
+    wanted: Selection,
+    *,
+    shows_levels: bool,
 ) -> Device:
     """One GPU: when it was busy, its steps, and the books of its window cut at those."""
     levels = LevelFinder(trace, work, host, gpu)
@@ -296,9 +314,16 @@ def _device(
     )
     cut = _steps_in_window(steps_of_run, gpu, window, wanted)
     edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
+
+    def phases_beside_levels() -> Phases:
+        if shows_levels:
+            _ = levels.levels
+        levels.forget()
+        return phases(trace, work, host, gpu, np.array(window.span) if cut is None else edges, window.stretches)
+
     phase, books = side_by_side(
         len(work),
-        lambda: phases(trace, work, host, gpu, np.array(window.span) if cut is None else edges, window.stretches),
+        phases_beside_levels,
         lambda: ledger(work, host, gpu, window.stretches, edges, split, lost),
     )
     if cut is not None and 2 * phase.of_step.count(DECODE) > len(phase.of_step):

@@ -277,19 +277,21 @@ class _Booking:
         limit = np.full(len(pid), -1)
         wanted = RowsByKey.of(pid)
         for process, rows in RowsByKey.of(calls["pid"]):
-            ids = take(calls["correlation"], rows)
+            ids = take(calls.stored("correlation"), rows)
             if ids.max(initial=-1) >= 0:
                 limit[wanted.rows(process)] = ids[ids >= 0].min() if ids.min() < 0 else ids.min()
         return (correlation >= 0) & (correlation < limit)
 
     def _inside_graph(self) -> NDArray[np.bool_]:
         """The activity is a node of a graph of which another node had begun before the gap."""
-        work, began = self.work, np.full(len(self.work) + 1, _NEVER_NS)  # the last is for no activity
-        if not (is_same(work.graph_node) and work.graph_node[0] < 0):
-            nodes = np.flatnonzero((work.graph_node >= 0) & (work.correlation >= 0))
-            first, number = group(work.pid[nodes], work.correlation[nodes])
-            first_ns = sweep.fold("least", number, work.start_ns[nodes], np.full(len(first), _NEVER_NS))
-            began[nodes] = first_ns[number]
+        work = self.work
+        if is_same(work.graph_node) and work.graph_node[0] < 0:
+            return np.zeros(len(self.after), np.bool_)
+        began = np.full(len(work) + 1, _NEVER_NS)  # the last is for no activity
+        nodes = np.flatnonzero((work.graph_node >= 0) & (work.correlation >= 0))
+        first, number = group(work.pid[nodes], work.correlation[nodes])
+        first_ns = sweep.fold("least", number, work.start_ns[nodes], np.full(len(first), _NEVER_NS))
+        began[nodes] = first_ns[number]
         earlier: NDArray[np.bool_] = began[self.after] < self.start
         return earlier
 
@@ -469,15 +471,17 @@ def _at_or_none(column: Ints, activity: Positions) -> Ints:
 
 def _usual_ns(calls: Rows, wanted: Positions) -> NDArray[np.float64]:
     """For each wanted call the median duration of all calls of its name; infinite where none of those is slow."""
-    names, took = calls.codes("name"), calls.duration_ns
+    names, start, end = calls.codes("name"), calls["start_ns"], calls["end_ns"]
     medians = np.zeros(int(names.max(initial=-1)) + 2)  # the last one is for NO_TEXT
     for code in distinct(names[wanted]).tolist():
-        alike = names == code
-        longest = took[wanted[names[wanted] == code]].max()
-        short = np.count_nonzero(alike & (took < longest // SLOW_FIRST_LAUNCH))
+        own = wanted[names[wanted] == code]
+        longest = (end[own] - start[own]).max()
+        counts = 0
+        for part in sweep.parts(len(names)):
+            took = (end[part] - start[part])[names[part] == code]
+            counts += 2 * int(np.count_nonzero(took < longest // SLOW_FIRST_LAUNCH)) - len(took)
         # mostly fewer than half are so short that the longest could count as slow; then how long is usual is no matter
-        is_usual = 2 * short < np.count_nonzero(alike)
-        medians[code] = np.inf if is_usual else median(took[alike])
+        medians[code] = np.inf if counts < 0 else median(calls.duration_ns[names == code])
     return medians[names[wanted]]
 
 

@@ -7,8 +7,8 @@ is the program's own code: `dispatch` where the stretch between two CUDA calls i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from functools import cached_property, reduce
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial, reduce
 from typing import Final
 
 import numpy as np
@@ -38,7 +38,7 @@ from gpuledger.ledger.activity import (
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.ranges import Nesting, innermost, spans_of_time, thread
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import KeyPositions, Positions, RowsByKey, distinct, is_among, same, take
+from gpuledger.trace.keys import KeyPositions, Positions, RowsByKey, distinct, equal, is_among, same, take
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import (
     Ints,
@@ -88,22 +88,29 @@ _CALL_CAUSES: Final = tuple(Cause[kind.name] for kind in CALL_KINDS)
 """What time in a call of each kind is booked to."""
 
 
+_OwnCalls = tuple[Ints, Ints, NDArray[np.int8]]
+
+
 class HostThread:
     """One thread's time by cause: the kind of its CUDA call, `dispatch`, or what counts only outside calls.
 
     Causes are disjoint. What lies outside all of them is the program's own code.
     """
 
-    def __init__(self, calls: tuple[Ints, Ints, NDArray[np.int8]], outside: Mapping[Cause, Spans]) -> None:
-        self._calls: Final = calls
-        """What each call owns, and its kind, as a position in `CALL_KINDS`."""
+    def __init__(self, find_calls: Callable[[], _OwnCalls], outside: Mapping[Cause, Spans]) -> None:
+        self._find_calls: Final = find_calls
         self._outside: Final = outside
         """Spans that no call overlaps."""
 
     @cached_property
+    def calls(self) -> _OwnCalls:
+        """What each call owns, and its kind, as a position in `CALL_KINDS`."""
+        return self._find_calls()
+
+    @cached_property
     def _dispatch(self) -> Spans:
         """Short stretches between two calls, less what else is known of them."""
-        calls = union(*self._calls[:2])
+        calls = union(*self.calls[:2])
         if not len(calls):
             return calls
         between = complement(calls, Span(int(calls.start_ns[0]), int(calls.end_ns[-1])))
@@ -112,7 +119,7 @@ class HostThread:
 
     def own_code(self, spans: Spans) -> Spans:
         """The part of these in which the thread ran the program's own code: no call, no dispatch, nothing known."""
-        return _less(spans, (union(*self._calls[:2]), self._dispatch, *self._outside.values()))
+        return _less(spans, (union(*self.calls[:2]), self._dispatch, *self._outside.values()))
 
     def waits_for_thread(self, spans: Spans) -> Spans:
         """The part of these in which the thread waited for another one, as far as calls of the system say so."""
@@ -121,14 +128,15 @@ class HostThread:
     def split(self, start_ns: Ints, end_ns: Ints) -> dict[Cause, Ints]:
         """For each window, how much of it falls under each cause; the causes sum to the window."""
         plain = not any(map(len, self._outside.values()))
-        books = split(self._calls, len(CALL_KINDS), DISPATCH_NS, start_ns, end_ns) if plain else None
+        books = split(self.calls, len(CALL_KINDS), DISPATCH_NS, start_ns, end_ns) if plain else None
         if books is not None:
             amounts = {cause: books[:, column] for column, cause in enumerate((*_CALL_CAUSES, Cause.DISPATCH))}
+            known = np.einsum("ij->i", books)  # a row is short, which `sum` takes six times as long for
         else:
-            spans = {Cause[kind.name]: union_of(*self._calls, kind.number) for kind in CALL_KINDS}
+            spans = {Cause[kind.name]: union_of(*self.calls, kind.number) for kind in CALL_KINDS}
             spans |= {Cause.DISPATCH: self._dispatch, **self._outside}
             amounts = {cause: covered(held, start_ns, end_ns) for cause, held in spans.items()}
-        known = sum(amounts.values(), np.zeros(len(start_ns), np.int64))
+            known = sum(amounts.values(), np.zeros(len(start_ns), np.int64))
         amounts[Cause.HOST_CODE] = np.maximum(end_ns - start_ns, 0) - known
         return amounts
 
@@ -265,9 +273,12 @@ class Host:
     def launch_times(self, number: int) -> Ints:
         """When each launch call of a thread returned, sorted."""
         if number not in self._launch_times:
-            own = self._rows_of_thread.rows(number)
-            times = np.sort(self.calls["end_ns"][own[self.kinds[own] == CallKind.LAUNCH.number]], kind="stable")
-            self._launch_times[number] = times
+            if len(self.threads) <= _BUSY_THREADS:
+                own = np.flatnonzero(self.are(CallKind.LAUNCH) & equal(self.thread_of_call, number))
+            else:
+                own = self._rows_of_thread.rows(number)
+                own = own[self.kinds[own] == CallKind.LAUNCH.number]
+            self._launch_times[number] = np.sort(self.calls["end_ns"][own], kind="stable")
         return self._launch_times[number]
 
     def forget_order(self) -> None:
@@ -279,21 +290,31 @@ class Host:
         """What each thread did."""
         self._threads.clear()
 
+    def go_through_threads(self) -> None:
+        """Find out what the busiest threads did, and when their launches returned: booking gaps asks for both."""
+        busiest: Iterable[int] = range(len(self.threads))
+        if len(self.threads) > _BUSY_THREADS:
+            counts = np.bincount(self.thread_of_call, minlength=len(self.threads))
+            busiest = np.argsort(-counts, kind="stable")[:_BUSY_THREADS].tolist()
+        for number in busiest:
+            _ = self.thread(number).calls, self.launch_times(number)
+
     def thread(self, number: int) -> HostThread:
         """One thread, by its position in `threads`."""
         if number not in self._threads:
-            calls, outside, identity = self._own_calls(number), dict[Cause, Spans](), int(self.threads[number])
+            outside, identity = dict[Cause, Spans](), int(self.threads[number])
             for cause, rows, by_thread in self._outside:
                 own = by_thread.rows(identity)
                 outside[cause] = union(rows["start_ns"][own], rows["end_ns"][own])
+            held = HostThread(partial(self._own_calls, number), outside)
             if any(map(len, outside.values())):
-                taken = union(*calls[:2])
+                taken = union(*held.calls[:2])
                 for cause, spans in outside.items():
                     outside[cause], taken = difference(spans, taken), either(taken, spans)
-            self._threads[number] = HostThread(calls, outside)
+            self._threads[number] = held
         return self._threads[number]
 
-    def _own_calls(self, number: int) -> tuple[Ints, Ints, NDArray[np.int8]]:
+    def _own_calls(self, number: int) -> _OwnCalls:
         calls, kinds, owner = self.calls, self.kinds, self.thread_of_call
         if len(self.threads) <= _BUSY_THREADS:
             return own_calls(calls["start_ns"], calls["end_ns"], kinds, owner, number)
@@ -324,19 +345,14 @@ def host_and_activities(trace: Trace, families: tuple[tuple[str, str], ...] = ()
         sum(map(len, trace.tables.values())), lambda: _host(trace), lambda: activities(trace, families)
     )
     launch = launching_call(work.pid, work.gathered("correlation"), host.calls, places)
-    return host, work.launched_by(launch)
+    return host, work.launched_by(launch.astype(np.int32))
 
 
 def _host(trace: Trace) -> tuple[Host, KeyPositions | None]:
-    """The host, with what its busiest threads did, and where each of its calls lies by its id."""
+    """The host, and where each of its calls lies by its id."""
     calls = cuda_calls(trace)
-    places = KeyPositions.of(calls["pid"], calls["correlation"])
-    host = Host(trace, calls, _kinds(trace, calls, places))
-    counts = np.bincount(host.thread_of_call, minlength=len(host.threads))
-    for number in np.argsort(-counts, kind="stable")[:_BUSY_THREADS].tolist():
-        host.thread(number)
-        host.launch_times(number)
-    return host, places
+    places = KeyPositions.of(calls["pid"], calls.stored("correlation"))
+    return Host(trace, calls, _kinds(trace, calls, places)), places
 
 
 def _kinds(trace: Trace, calls: Rows, places: KeyPositions | None) -> NDArray[np.int8]:

@@ -78,7 +78,7 @@ def matching_ranges(trace: Trace, pattern: NamePattern) -> Rows:
     return _by_start(matching)
 
 
-def launched_in(work: Activities, host: Host, ranges: Rows) -> NDArray[np.intp] | None:
+def launched_in(work: Activities, host: Host, ranges: Rows) -> NDArray[np.signedinteger] | None:
     """Which of the ranges, in order of time, each activity was launched in; the outermost where they nest."""
     ranges = _by_start(ranges.where(ranges["pid"] == main_process(work)))
     member = launching_range(work, host, ranges)
@@ -88,21 +88,19 @@ def launched_in(work: Activities, host: Host, ranges: Rows) -> NDArray[np.intp] 
         return None
     if len(used) == used[-1] + 1:
         return member
-    number = np.full(len(ranges) + 1, -1)  # -1 stays -1: it is the last
+    number = np.full(len(ranges) + 1, -1, np.int32)  # -1 stays -1: it is the last
     number[used] = np.arange(len(used))
-    numbered: Positions = number[member]
+    numbered: NDArray[np.int32] = number[member]
     return numbered
 
 
-def launching_range(work: Activities, host: Host, ranges: Rows) -> Positions:
+def launching_range(work: Activities, host: Host, ranges: Rows) -> NDArray[np.signedinteger]:
     """For each activity the outermost of these ranges, which come by their start, that it was launched in; else -1."""
     call = work.launch
     if not len(host.calls):
-        return np.full(len(work), -1)
-    member = _outermost(ranges, host.calls)[call]
-    if call.min(initial=0) < 0:
-        member[call < 0] = -1
-    return member
+        return np.full(len(work), -1, np.int32)
+    outermost = _outermost(ranges, host.calls)
+    return take(outermost, call) if call.min(initial=0) >= 0 else np.append(outermost, np.int32(-1))[call]
 
 
 class LaunchedTime:
@@ -127,12 +125,12 @@ def _by_start(ranges: Rows) -> Rows:
     return ranges.at(np.lexsort((-ranges["end_ns"], ranges["start_ns"])))
 
 
-def _outermost(ranges: Rows, calls: Rows) -> Positions:
+def _outermost(ranges: Rows, calls: Rows) -> NDArray[np.int32]:
     """For each call the first of the ranges of its process that it lies in; -1 for none. Ranges come by their start."""
     processes = distinct(ranges["pid"]).tolist()
     if len(processes) == 1 and equal(calls["pid"], processes[0]).all():
         return sweep.enclosing((ranges["start_ns"], ranges["end_ns"]), calls["start_ns"], calls["end_ns"])
-    outermost = np.full(len(calls), -1)
+    outermost = np.full(len(calls), -1, np.int32)
     by_process = RowsByKey.of(calls["pid"])
     for process, rows in RowsByKey.of(ranges["pid"]):
         own = by_process.rows(process)

@@ -474,10 +474,12 @@ class LevelFinder:
         held, work = held_ns(self._work, self._window.start_ns), self._work
         if not len(self._host.calls):
             return held
-        before = held - work.end_ns
-        before += work.start_ns
-        idle = np.flatnonzero(before > LEAST_NS)
-        del before
+        long = [np.empty(0, np.intp)]
+        for part in sweep.parts(len(held)):
+            before = held[part] - work.end_ns[part]
+            before += work.start_ns[part]
+            long.append(part.start + np.flatnonzero(before > LEAST_NS))
+        idle = np.concatenate(long)
         waits = idle[waits_for_unrecorded(work, self._host, idle)]
         returned = self._host.calls["end_ns"][work.launch[waits]]
         waited = work.start_ns[waits] - np.maximum(work.end_ns[waits] - held[waits], returned)
@@ -592,11 +594,12 @@ def _source_of(range_name: str) -> LevelSource:
 
 def held_ns(work: Activities, start_ns: int) -> Ints:
     """For each activity its own time and the idle time before it; together the time from `start_ns` to the last end."""
-    reached = furthest(work.end_ns)
-    np.maximum(reached, start_ns, out=reached)
-    held = reached.copy()
-    held[:1] -= start_ns
-    held[1:] -= reached[:-1]
+    held = furthest(work.end_ns)
+    np.maximum(held, start_ns, out=held)
+    for part in reversed([*sweep.parts(len(held))]):  # from behind: what stands before a part is still a time
+        some = held[part]
+        some[1:] -= some[:-1]
+        some[:1] -= held[part.start - 1] if part.start else start_ns
     return held
 
 

@@ -67,7 +67,7 @@ def ends_known(ranges: Rows) -> bool:
 
 def thread(rows: Rows) -> Ints:
     """One number per thread."""
-    return by_row(thread_number, rows["pid"], rows["tid"])
+    return by_row(thread_number, rows["pid"], rows.stored("tid"))
 
 
 def innermost(

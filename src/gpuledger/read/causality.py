@@ -233,7 +233,7 @@ def with_true_times(tables: Mapping[Table, Rows]) -> tuple[dict[Table, Rows], li
 def _launching(calls: Rows) -> Rows:
     """The calls that work may refer to, and those that wait for it."""
     chosen = calls.only("pid", "correlation", "name", *(("result",) if "result" in calls else ()))
-    return chosen.where(chosen["correlation"] != NOT_RECORDED)
+    return chosen.where(chosen.stored("correlation") != NOT_RECORDED)
 
 
 def _sample(tables: Mapping[Table, Rows], present: list[Table]) -> _Work:
@@ -285,7 +285,7 @@ class _Laws:
         succeeded = calls["result"] <= 0 if "result" in calls else np.ones(len(calls), np.bool_)
         self.syncs = np.flatnonzero(((role == _SYNCS_ALL) | (role == _SYNCS_STREAM)) & succeeded)
         self.role, self.is_off = role, False
-        self.places = KeyPositions.of(calls["pid"], calls["correlation"])
+        self.places = KeyPositions.of(calls["pid"], calls.stored("correlation"))
         self._order(work)
 
     def _order(self, work: _Work) -> None:

@@ -25,6 +25,7 @@ from gpuledger.read.nsys.container import NULL
 from gpuledger.read.request import counted, too_many_gpus
 from gpuledger.trace.model import Gpu, Note
 from gpuledger.trace.spans import Ints
+from gpuledger.trace.sweep import parts
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
 LARGEST: Final = 2**62
@@ -56,8 +57,9 @@ def refuse_impossible(name: str, tables: Mapping[Table, Rows], gpus: Sequence[Gp
             continue
         if "bytes" in rows:
             _refuse_bytes(name, table, rows["bytes"])
-        bounds = [int(of(rows[column])) for column in ("start_ns", "end_ns") for of in (np.min, np.max)]
-        if len(rows) * (max(bounds) - min(bounds)) < LARGEST:
+        times = [rows[column][part] for column in ("start_ns", "end_ns") for part in parts(len(rows))]
+        bounds = [(int(some.min()), int(some.max())) for some in times]
+        if len(rows) * (max(most for _, most in bounds) - min(least for least, _ in bounds)) < LARGEST:
             continue
         length = rows.duration_ns
         longest = max(int(length.max(initial=0)), -int(length.min(initial=0)))

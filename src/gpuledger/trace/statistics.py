@@ -10,8 +10,8 @@ exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
-
-_ROWS_AT_ONCE: Final = 1 << 18
+from gpuledger.trace.sweep import parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +46,20 @@ def median(values: NDArray[Any]) -> float:
 
 def largest(values: NDArray[Any], count: int) -> Positions:
     """Positions of so many of the largest values, the largest first, of equal ones the first: not all are sorted."""
-    if 0 < count < len(values):
-        least = np.partition(values, len(values) - count)[len(values) - count]
-        candidates = np.flatnonzero(values >= least)
-        return candidates[np.argsort(-values[candidates], kind="stable")[:count]]
-    return np.argsort(-values, kind="stable")[:count]
+    if not 0 < count < len(values):
+        return np.argsort(-values, kind="stable")[:count]
+    best = np.empty(0, np.intp)
+    for part in parts(len(values)):
+        some = values[part]
+        if len(best) == count:
+            candidates = np.flatnonzero(some > values[best[-1]])
+        else:
+            least = max(len(some) - count, 0)
+            candidates = np.flatnonzero(some >= np.partition(some, least)[least])
+        if len(candidates):
+            best = np.concatenate((best, part.start + candidates))
+            best = best[np.argsort(-values[best], kind="stable")[:count]]
+    return best
 
 
 def nearest_percentiles(values: Ints, *percents: int) -> list[int]:
@@ -85,21 +93,15 @@ def summarise(values: Ints, number: Positions) -> list[Statistics]:
     least, most = ordered[first], ordered[first + count - 1]
     # centred on a whole number near the average, so that the sum of the offsets is exact and their squares stay small
     centre, edges = np.rint(average).astype(np.int64), np.append(first, len(ordered))
-    for part in _parts(len(ordered)):
+    for part in parts(len(ordered)):
         ordered[part] -= np.repeat(centre, np.diff(np.clip(edges, part.start, part.stop)))
     offset_sum, squares = np.add.reduceat(ordered, first), ordered.view(np.float64)  # in the same place
-    for part in _parts(len(ordered)):
+    for part in parts(len(ordered)):
         squares[part] = ordered[part].astype(np.float64) ** 2
     around_mean = np.add.reduceat(squares, first) - offset_sum.astype(np.float64) ** 2 / count
     deviation = np.sqrt(np.maximum(around_mean, 0) / np.maximum(count - 1, 1))
     columns = (count, total, average, median, least, most, deviation)
     return [Statistics(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
-
-
-def _parts(rows: int) -> Iterator[slice]:
-    """A long column some rows at a time, so that there is no second one of its length."""
-    for first in range(0, rows, _ROWS_AT_ONCE):
-        yield slice(first, min(first + _ROWS_AT_ONCE, rows))
 
 
 def _by_group(values: Ints, number: Positions) -> tuple[Ints, Positions]:

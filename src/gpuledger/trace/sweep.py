@@ -8,7 +8,7 @@ through rows on two threads: numpy and the compiled passes let go of the interpr
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeVar
 
@@ -31,13 +31,18 @@ _FEW: Final = 2000
 """Below so many rows, numpy is done before a call has been prepared."""
 
 _AT_ONCE: Final = 1 << 18
-"""Rows of a column that are turned into another type at a time, so that there are never two of the whole column."""
 
 _PAIRS_ALWAYS: Final = 4_000_000
 _PAIRS_PER_ROW: Final = 100
 """How many pairs `expand` makes at most: memory grows with the rows of a profile, not with their square."""
 
 _FOLDS: Final = {"sum": np.add, "least": np.minimum, "most": np.maximum}
+
+
+def parts(rows: int) -> Iterator[slice]:
+    """A long column some rows at a time, so that there is no second one of its length."""
+    for first in range(0, rows, _AT_ONCE):
+        yield slice(first, min(first + _AT_ONCE, rows))
 
 
 def is_there() -> bool:
@@ -187,9 +192,8 @@ def fold(how: Fold, number: NDArray[Any], values: NDArray[Any], into: Ints) -> I
     What is in a negative group is in none.
     """
     if _pays(number) and into.flags.c_contiguous:
-        for first in range(0, len(number), _AT_ONCE):
+        for part in parts(len(number)):
             check()
-            part = slice(first, first + _AT_ONCE)
             native.fold(_column(number[part]), _column(values[part]), into, list(_FOLDS).index(how))
     else:
         counts = number >= 0
@@ -254,12 +258,13 @@ def states(
     hidden beside 0, and 2 beside 0 or 1.
     """
     if _pays(start):
-        rooms = tuple(_room(len(start) + 1) for _ in range(3))
-        columns = [column for room in rooms for column in room]
+        rooms = np.empty((3, 2, len(start) + 1), np.int64)  # in one: what is not written to is given back unused
         kinds = np.ascontiguousarray(state, np.int8)
-        counts = native.states(*_columns(start, end), kinds, *columns, *window)
+        counts = native.states(*_columns(start, end), kinds, *rooms.reshape(6, -1), *window)
         if counts is not None:
-            one, two, none = (_cut(room, count) for room, count in zip(rooms, counts[:3], strict=True))
+            one, two, none = (
+                (room[0, :count].copy(), room[1, :count].copy()) for room, count in zip(rooms, counts[:3], strict=True)
+            )
             return (one, two, none), counts[3:]
     whole = (np.array([window[0]]), np.array([window[1]]))
     zero, one, two = (intersection(union_of(start, end, state, number), whole) for number in range(3))
@@ -307,20 +312,25 @@ def split(
     return into if asked else None
 
 
-def enclosing(outer: Pair, start: Ints, end: Ints) -> Ints:
+def enclosing(outer: Pair, start: Ints, end: Ints) -> NDArray[np.int32]:
     """For each record the first of the outer spans, which come by their start, that encloses it; -1 for none.
 
     Bounds included. Of the outer spans that end late enough the first has begun no later than any other: it encloses
     the record, or none does.
     """
     reach = np.maximum.accumulate(outer[1])
+    into = np.empty(len(start), np.int32)
     if _pays(start):
-        into = np.empty(len(start), np.int64)
-        native.enclosing(*_columns(outer[0], reach), *_columns(start, end), into)
+        first = np.empty(min(len(start), _AT_ONCE), np.int64)
+        for part in parts(len(start)):
+            some = first[: part.stop - part.start]
+            native.enclosing(*_columns(outer[0], reach), *_columns(start[part], end[part]), some)
+            into[part] = some
         return into
     first = np.searchsorted(reach, end)
     begun = np.append(outer[0], np.iinfo(np.int64).max)[first]
-    return np.where(begun <= start, first, -1)
+    into[:] = np.where(begun <= start, first, -1)
+    return into
 
 
 def held(outer: Pair, start: Ints, end: Ints, amount: Ints) -> Pair:
@@ -389,7 +399,8 @@ def look_up(keys: Ints, table: NDArray[np.int32], least: int) -> Ints:
     """For each key its position, by the table that `placed` gives; -1 for none."""
     if _pays(keys):
         into = np.empty(len(keys), np.int64)
-        native.look_up(_column(keys), table, into, least)
+        for part in parts(len(keys)):
+            native.look_up(_column(keys[part]), table, into[part], least)
         return into
     inside = (keys >= least) & (keys < least + len(table))
     positions = np.full(len(keys), -1, np.int64)

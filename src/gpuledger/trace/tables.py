@@ -33,8 +33,10 @@ NOT_RECORDED: Final = -1
 TIMES: Final = ("start_ns", "end_ns")
 """What every row has: it is none without, and a clock may be below 0."""
 
-SELDOM_ASKED: Final = frozenset(("grid", "block", "registers", "smem_static_bytes", "smem_dynamic_bytes"))
-"""Columns of kernels that are looked at once, if at all: they may be kept in fewer bytes than whoever asks gets."""
+SELDOM_ASKED: Final = frozenset(
+    ("grid", "block", "registers", "smem_static_bytes", "smem_dynamic_bytes", "stream", "correlation", "tid", "end_tid")
+)
+"""Columns that are looked at once, if at all: they may be kept in fewer bytes than whoever asks gets."""
 
 
 class Kind(Enum):

@@ -81,8 +81,6 @@ def _of_timeline(
     counted = open_kernels(ncu, limits=limits, progress=progress) if ncu else None
     progress.stage(BOOKS)
     devices = analyse_devices(trace, name, wanted)
-    for device in devices:
-        device.forget()
     sampled = {device.gpu: use_of_device(trace, device) for device in devices}
     results = tuple(
         overview(trace, device, wanted.scope_pattern, all_steady(trace, device, sampled[device.gpu]))
@@ -133,7 +131,6 @@ def ncu_plan(
     columns = {table: (*names, *launched.get(table, ())) for table, names in columns_for().items()}
     trace = ProfileReading(limits, progress).trace(profile, columns)
     device = main_device(trace, name, wanted or Selection(), stage=progress.stage)
-    device.forget()
     chosen = plan(trace, device, coverage, anyway=anyway)
     # trace.json.gz -> trace; ncu would read a % in a name as a variable
     stem = re.sub(r"[^\w.-]", "_", Path(name.removesuffix(".gz")).stem)

@@ -94,8 +94,6 @@ class Question(Generic[Result]):
         )
         progress.stage(BOOKS)
         devices = analyse_devices(trace, name, wanted or Selection())
-        for device in devices:
-            device.forget()
         results = tuple(self.answer(trace, device, **own) for device in devices)
         return ShownAnswer(
             results,
@@ -191,8 +189,6 @@ def phases(
     trace = ProfileReading(limits, progress, names_from, wanted.rank if wanted else None).trace(profile, columns)
     progress.stage(BOOKS)
     devices = analyse_devices(trace, name, wanted or Selection())
-    for device in devices:
-        device.forget()
     progress.clear()
     job = None
     if not isinstance(profile, Trace) and (ranks or talking_ranks(devices[0].work) > 1):

@@ -78,5 +78,5 @@ def build_report(
     stage: TellStage = NOBODY.stage,
 ) -> Report:
     """The books and findings of a trace, together with what Nsight Compute measured of its kernels."""
-    run = diagnose(trace, name, wanted or Selection(), profiled, stage=stage)
+    run = diagnose(trace, name, wanted or Selection(), profiled, stage=stage, shows_levels=True)
     return Report(**{name: getattr(run, name) for name in field_names(ProfiledRun)})

@@ -6,10 +6,10 @@ the one that started first, so their own times add up to the time in which any o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from itertools import groupby, zip_longest
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE, carrie
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.device import Device
 from gpuledger.records import dataclass
+from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.model import Trace
@@ -193,8 +194,8 @@ POINTS: Final = {EXACT: 5, FUNCTION: 4, FAMILY: 1, NONE: -1_000}
 GAP: Final = 2  # what a kernel without a partner costs
 REPLACES: Final = 0.1  # one kernel stands for another if its time is at least this part of the other's
 
-MOST_CELLS: Final = 25_000_000
-"""So many pairs of kernels are weighed against each other; two forwards of 5,000 kernels have as many."""
+MOST_CELLS: Final = 400_000_000
+"""So many pairs of kernels are weighed against each other, two bits each: those of two forwards of 20,000 kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,18 +208,38 @@ class AlignedPair:
     moved: bool = False  # both sides run it, at different places of the sequence
 
 
-def points(mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> Ints:
-    """What pairing each kernel of the mock with each of the model's counts."""
-    scores = np.full((len(mock), len(e2e)), POINTS[NONE], np.int64)
-    marks = [_marks(kernel.name) for kernel in e2e]
-    for row, ours in enumerate(mock):
-        our_marks = _marks(ours.name)
-        for column, theirs in enumerate(e2e):
-            if our_marks.isdisjoint(marks[column]):
-                continue  # most pairs of a long forward, and looking closer takes time
-            counts = POINTS[likeness(ours.name, theirs.name)]
-            scores[row, column] = SAME_SHAPE if counts == POINTS[EXACT] and ours.shape == theirs.shape else counts
-    return scores
+class PairPoints:
+    """What pairing each kernel of the mock with each of the model's counts: by names, of which there are few."""
+
+    def __init__(self, mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> None:
+        (our_names, self._our_name), (their_names, self._their_name) = (
+            _numbered([kernel.name for kernel in kernels]) for kernels in (mock, e2e)
+        )
+        shape = _numbered([kernel.shape for kernel in (*mock, *e2e)])[1]
+        self._our_shape, self._their_shape = np.split(shape, [len(mock)])
+        self._by_name = np.full((len(their_names), len(our_names)), POINTS[NONE], np.int64)
+        marks = [_marks(name) for name in our_names]
+        for row, theirs in enumerate(their_names):
+            their_marks = _marks(theirs)
+            for column, ours in enumerate(our_names):
+                if not their_marks.isdisjoint(marks[column]):  # of few pairs; and looking closer takes time
+                    self._by_name[row, column] = POINTS[likeness(ours, theirs)]
+
+    def of(self, theirs: int) -> Ints:
+        """With one of the model's, for each kernel of the mock."""
+        counts: Ints = self._by_name[self._their_name[theirs]][self._our_name]
+        counts[(counts == POINTS[EXACT]) & (self._our_shape == self._their_shape[theirs])] = SAME_SHAPE
+        return counts
+
+
+Label = TypeVar("Label", bound=Hashable)
+
+
+def _numbered(labels: Sequence[Label]) -> tuple[list[Label], Positions]:
+    """The different ones, and for each the position of its own among those."""
+    number: dict[Label, int] = {}
+    numbers = [number.setdefault(label, len(number)) for label in labels]
+    return list(number), np.array(numbers, np.intp)
 
 
 @lru_cache(maxsize=65536)
@@ -226,14 +247,6 @@ def _marks(name: str) -> frozenset[tuple[str, str]]:
     """What two kernels must have at least one of in common to be alike."""
     marks = {("short", parse(name).short), ("untiled", without_tile(name)), ("family", family(name))}
     return frozenset(marks - {("family", OTHER)})
-
-
-def distinct(kernels: Sequence[ForwardKernel]) -> tuple[list[ForwardKernel], Positions]:
-    """The kernels that differ in name or shape, and for each kernel the position of its like."""
-    number_of: dict[tuple[str, object], int] = {}
-    number = [number_of.setdefault((kernel.name, kernel.shape), len(number_of)) for kernel in kernels]
-    first = dict(zip(reversed(number), reversed(kernels), strict=True))
-    return [first[place] for place in range(len(number_of))], np.array(number, np.intp)
 
 
 def with_gaps(scores: Ints) -> Ints:
@@ -287,19 +300,26 @@ def _best(
             hint="isolate a smaller operation: --range=REGEX in the model, --mock-range=REGEX in the mock",
         )
     # from the end to the beginning, so that the way back leads forward, and of equally good pairs takes the first
-    (our_kinds, our_number), (their_kinds, their_number) = distinct(mock[::-1]), distinct(e2e[::-1])
-    table = points(our_kinds, their_kinds)[our_number]
+    pairs = PairPoints(mock[::-1], e2e[::-1])
     row = -GAP * np.arange(len(mock) + 1)
-    came_from = np.empty((len(e2e), len(mock) + 1), np.uint8)
-    for index, column in enumerate(their_number.tolist()):
-        diagonal, up = row[:-1] + table[:, column], row[1:] - GAP
+    is_diagonal, is_up = np.empty((2, len(e2e), len(mock) // 8 + 1), np.uint8)  # a bit for each place
+    for index in range(len(e2e)):
+        check()
+        diagonal, up = row[:-1] + pairs.of(index), row[1:] - GAP
         row = with_gaps(np.append(row[0] - GAP, np.maximum(diagonal, up)))
-        came_from[index, 0] = _UP
-        came_from[index, 1:] = np.where(row[1:] == diagonal, _DIAGONAL, np.where(row[1:] == up, _UP, _LEFT))
+        is_diagonal[index] = np.packbits(np.append(False, row[1:] == diagonal))
+        is_up[index] = np.packbits(np.append(True, row[1:] == up))
+
+    def step_from(theirs: int, ours: int) -> int:
+        bit = 128 >> ours % 8
+        if is_diagonal[theirs, ours // 8] & bit:
+            return _DIAGONAL
+        return _UP if is_up[theirs, ours // 8] & bit else _LEFT
+
     lines: list[tuple[int | None, int | None]] = []
     theirs = ours = 0
     while theirs < len(e2e) or ours < len(mock):
-        step = came_from[len(e2e) - theirs - 1, len(mock) - ours] if theirs < len(e2e) else _LEFT
+        step = step_from(len(e2e) - theirs - 1, len(mock) - ours) if theirs < len(e2e) else _LEFT
         lines.append((ours if step != _UP else None, theirs if step != _LEFT else None))
         ours += step != _UP
         theirs += step != _LEFT
@@ -381,7 +401,9 @@ def occurrences(
     sequence = sequence[: kernels_searched(mock, len(sequence))]
     if not len(mock) or not len(sequence):
         return ()
-    stretches = _stretches(points(mock, kinds), sequence, int(TOLL * SAME_SHAPE * len(mock)))
+    pairs = PairPoints(mock, kinds)
+    table = np.stack([pairs.of(kind) for kind in range(len(kinds))], axis=1)
+    stretches = _stretches(table, sequence, int(TOLL * SAME_SHAPE * len(mock)))
     best = max((stretch.points for stretch in stretches), default=0)
     return tuple(stretch for stretch in reversed(stretches) if stretch.points >= KEEP * best)
 

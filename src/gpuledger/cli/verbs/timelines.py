@@ -40,6 +40,7 @@ from gpuledger.export.sections import (
     write_tables,
 )
 from gpuledger.export.timeline import TimelineSection, UniqueNumbers
+from gpuledger.findings.profiled_run import columns_for
 from gpuledger.jobs.run import Profile, fleet, job_profiles
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.safe_text import visible
@@ -96,7 +97,7 @@ def timeline(
         raise UnreadableProfile(f"{broken[0].name}: {broken[0].sentence}")
     remarks: tuple[str, ...] = ()
     with progress(quiet=quiet) as tell, in_time(profiles[0].name, limits):
-        trace = open_trace(profiles[0].address, limits=limits, progress=tell)
+        trace = open_trace(profiles[0].address, only=columns_for(), limits=limits, progress=tell)
         tell.stage(FINDINGS)
         made = scene(trace, profiles[0].name, wanted)
         if fixes:
@@ -157,7 +158,7 @@ def _of_job(
         losses = [Note(Severity.LOSS, "profile-failed", failure) for failure in failures]
         yield from job_notes([*job.notes, *losses], min(begins), numbers)
         for rank, offset_ns in zip(job.ranks, offsets, strict=True):
-            trace = open_trace(addresses[rank.profile], limits=limits)
+            trace = open_trace(addresses[rank.profile], only=columns_for(), limits=limits)
             yield from sections(scene(trace, rank.profile, wanted, f"{rank.label}: ", offset_ns), numbers)
 
     return Timeline(ranks(), first, failures)

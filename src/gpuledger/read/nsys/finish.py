@@ -237,16 +237,19 @@ def ordinals(raw: Mapping[Table, Raw]) -> Ints:
     return known
 
 
-def _thread(global_id: Ints) -> Ints:
-    def one_by_one(ids: Ints) -> Ints:
-        threads = ids & (1 << PID_BITS) - 1
-        return threads if ids.min(initial=0) != NULL else np.where(ids == NULL, NOT_RECORDED, threads)
+def _thread(global_id: Ints) -> NDArray[np.int32]:
+    def one_by_one(ids: Ints) -> NDArray[np.int32]:
+        threads = np.empty(len(ids), np.int32)
+        np.bitwise_and(ids, (1 << PID_BITS) - 1, out=threads)
+        if ids.min(initial=0) == NULL:
+            threads[ids == NULL] = NOT_RECORDED
+        return threads
 
     return by_row(one_by_one, global_id)
 
 
 def _number(values: Ints) -> Ints:
-    if values.min(initial=0) > NULL:
+    if values.dtype == np.int32 or values.min(initial=0) > NULL:  # 32 bits are those that hold no NULL
         return values
     return np.where(values == NULL, NOT_RECORDED, values)
 
