@@ -306,21 +306,15 @@ class Host:
             for cause, rows, by_thread in self._outside:
                 own = by_thread.rows(identity)
                 outside[cause] = union(rows["start_ns"][own], rows["end_ns"][own])
-            held = HostThread(partial(self._own_calls, number), outside)
+            # a pass over all calls for each of many threads would be too many
+            mine = None if len(self.threads) <= _BUSY_THREADS else self._rows_of_thread.rows(number)
+            held = HostThread(partial(_own_calls, self.calls, self.kinds, self.thread_of_call, number, mine), outside)
             if any(map(len, outside.values())):
                 taken = union(*held.calls[:2])
                 for cause, spans in outside.items():
                     outside[cause], taken = difference(spans, taken), either(taken, spans)
             self._threads[number] = held
         return self._threads[number]
-
-    def _own_calls(self, number: int) -> _OwnCalls:
-        calls, kinds, owner = self.calls, self.kinds, self.thread_of_call
-        if len(self.threads) <= _BUSY_THREADS:
-            return own_calls(calls["start_ns"], calls["end_ns"], kinds, owner, number)
-        rows = self._rows_of_thread.rows(number)  # a pass over all calls for each thread would be too many
-        start, end = calls["start_ns"][rows], calls["end_ns"][rows]
-        return own_calls(start, end, take(kinds, rows), take(owner, rows), number)
 
     @cached_property
     def _rows_of_thread(self) -> RowsByKey:
@@ -337,6 +331,16 @@ class Host:
             (Cause.OS, system.where(~waits)),
         )
         return tuple((cause, rows, RowsByKey.of(thread(rows))) for cause, rows in chosen)
+
+
+def _own_calls(
+    calls: Rows, kinds: NDArray[np.int8], owner: NDArray[np.int32], number: int, rows: Positions | None
+) -> _OwnCalls:
+    """What each call of one thread owns; its calls are these rows, or to be looked for among all."""
+    if rows is None:
+        return own_calls(calls["start_ns"], calls["end_ns"], kinds, owner, number)
+    start, end = calls["start_ns"][rows], calls["end_ns"][rows]
+    return own_calls(start, end, take(kinds, rows), take(owner, rows), number)
 
 
 def host_and_activities(trace: Trace, families: tuple[tuple[str, str], ...] = ()) -> tuple[Host, Activities]:
