@@ -8,6 +8,7 @@ extra; the time of what both sides run is latency's, and the launch shape of the
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -170,10 +171,10 @@ def _counts(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
         row = sides.rows[index]
         more[row.level].setdefault(row.bares[0], []).append(row.names[0])
     items, shared = [], []
+    matched = Counter(bare for row in sides.matched for bare in set(row.bares))
     for level, names_of in more.items():
         for bare, names in names_of.items():
-            both = sum(1 for row in sides.matched if bare in row.bares)
-            mock, e2e = (both + len(names) if level == side else both for side in (INSERTED, MISSING))
+            mock, e2e = (matched[bare] + len(names) if level == side else matched[bare] for side in (INSERTED, MISSING))
             times = {"kernel": short_label(names[0]), "mock": mock, "e2e": e2e}
             sentence = say("{kernel}: called {mock} x in the mock's forward, {e2e} x in the model's", **times)
             if level == MISSING and not sides.whole:
@@ -201,7 +202,7 @@ def _alone(check: str, sides: SideBySide, known: KnownDifferences) -> AlignCheck
     is_missing = check == MISSING_KERNELS
     level, side = (MISSING, sides.e2e) if is_missing else (INSERTED, sides.mock)
     what = say("the mock does not run") if is_missing else say("the model does not run")
-    again = repeats(sides, CRITICAL_SHARE)
+    again, whole_ns = repeats(sides, CRITICAL_SHARE), side.gpu_ns
     rows = [row for index, row in enumerate(sides.rows) if row.level == level and index not in again]
     kernels = [kernel for row in rows for kernel in (row.mock, row.e2e) if kernel is not None]
     calls_of: dict[str, list[ForwardKernel]] = {}
@@ -209,7 +210,7 @@ def _alone(check: str, sides: SideBySide, known: KnownDifferences) -> AlignCheck
         calls_of.setdefault(kernel.bare, []).append(kernel)
 
     def share_of(calls: Iterable[ForwardKernel]) -> float:
-        return sum(kernel.time_ns for kernel in calls) / side.gpu_ns if side.gpu_ns else 0.0
+        return sum(kernel.time_ns for kernel in calls) / whole_ns if whole_ns else 0.0
 
     items = []
     for calls in sorted(calls_of.values(), key=lambda calls: -sum(kernel.time_ns for kernel in calls)):

@@ -101,22 +101,23 @@ def repeats(sides: SideBySide, critical_share: float) -> frozenset[int]:
     A kernel with a launch shape that the other side never has is another piece of work of the same name, and not one
     more call, if it takes a critical share of the time and shapes tell pieces of work apart at all.
     """
-    calls: dict[tuple[str, str], list[AlignRow]] = {}
+    shapes: dict[tuple[str, str], set[tuple[Dim3, Dim3] | None]] = {}  # that both sides' calls of a kernel have
+    shapes_tell: set[tuple[str, str]] = set()
     for row in sides.matched:
         for level, kernel in ((INSERTED, row.mock), (MISSING, row.e2e)):
             if kernel is not None:
-                calls.setdefault((level, kernel.bare), []).append(row)
+                called = level, kernel.bare
+                shapes.setdefault(called, set()).update(each.shape for each in (row.mock, row.e2e) if each is not None)
+                if row.same_shape:
+                    shapes_tell.add(called)
+    critical_ns = {INSERTED: critical_share * sides.mock.gpu_ns, MISSING: critical_share * sides.e2e.gpu_ns}
     again = set()
     for index, row in enumerate(sides.rows):
         alone = row.mock if row.level == INSERTED else row.e2e if row.level == MISSING else None
-        pairs = calls.get((row.level, alone.bare), []) if alone is not None else []
-        if alone is None or not pairs:
+        called = row.level, "" if alone is None else alone.bare
+        if alone is None or called not in shapes:
             continue
-        critical_ns = critical_share * (sides.mock if row.level == INSERTED else sides.e2e).gpu_ns
-        shapes_tell = any(pair.same_shape for pair in pairs)
-        kernels = (kernel for pair in pairs for kernel in (pair.mock, pair.e2e) if kernel is not None)
-        same = any(alone.shape == kernel.shape for kernel in kernels)
-        if same or not shapes_tell or alone.time_ns < critical_ns:
+        if alone.shape in shapes[called] or called not in shapes_tell or alone.time_ns < critical_ns[row.level]:
             again.add(index)
     return frozenset(again)
 
