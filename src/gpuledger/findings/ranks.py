@@ -100,7 +100,7 @@ def fix_names(job: Job, fixes: Sequence[Fix]) -> str:
     if len(fixes) > MOST_NAMED:
         return say("the first {count} of them", count=count_text(len(fixes)))
     numbers = [job.ranks[fix.ranks[0]].rank for fix in fixes if len(fix.ranks) == 1]
-    if len(numbers) == len(fixes) and None not in numbers:
+    if len(numbers) == len(fixes) > 1 and None not in numbers:
         return say("ranks {numbers}", numbers=comma_list([str(number) for number in numbers]))
     return comma_list([fix_name(job, fix) for fix in fixes])
 
@@ -161,10 +161,9 @@ def _skew(rule: Rule[AllRanks], ranks: AllRanks) -> Sequence[Finding]:
         else say("{why}; {ranks}: {saved}", why=why, ranks=fix_names(job, enough), saved=saved)
     )
     alone = job.steps * max(fix.alone_ns for fix in fixes)
-    assumption = say(
-        "{fixed} at the median rank's pace between collectives; the low end: only the one that saves the most",
-        fixed=fix_names(job, fixes),
-    )
+    assumption = say("{fixed} at the median rank's pace between collectives", fixed=fix_names(job, fixes))
+    if len(fixes) > 1:
+        assumption = say("{assumption}; the low end: only the one that saves the most", assumption=assumption)
     evidence = [
         *_one_after_the_other(job, fixes),
         Evidence(waits),
