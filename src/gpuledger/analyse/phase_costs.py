@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 FEWEST_PHASES: Final = 2
 """So few of a layer's phases are told in a report; of one alone its family's line says as much."""
 IDLE, OTHER_WORK = "idle", "other work"
-_AT_ONCE: Final = 1 << 18
-"""Pieces that are summed up at a time."""
 _AGREEING: Final = 0.9
 """The share of steps with the same number of layers for them to be layers: a profiler may lose a kernel in one."""
 
@@ -312,7 +310,7 @@ def phase_costs(trace: Trace, device: Device, asked: Asked = ()) -> PhaseCosts:
 def _phase(device: Device, work: WorkPhases, pieces: Pieces, steady: NDArray[np.bool_], phase: int) -> PhaseCost:
     own = device.work.of(device.gpu)
     mine, here = np.flatnonzero(work.phase == phase), steady & (pieces.phase == phase)
-    parts = [mine[first : first + _AT_ONCE] for first in range(0, len(mine), _AT_ONCE)]
+    parts = [mine[part] for part in sweep.parts(len(mine))]
     ran = reduce(either, (union(own.start_ns[part], own.end_ns[part]) for part in parts), union([], []))
     running = intersection(ran, device.steady_stretches)
     busy_ns = int(pieces.work_ns[here].sum())
@@ -363,8 +361,8 @@ def _layers(work: WorkPhases, pieces: Pieces, steady: NDArray[np.bool_]) -> tupl
         return NotMeasured(say("no range is named after a layer, and steps disagree on how many there are"))
     columns = len(work.phases) + 2
     books = np.zeros(len(layers) * columns, np.int64)
-    for begin in range(0, len(steady), _AT_ONCE):
-        chosen = begin + np.flatnonzero(steady[begin : begin + _AT_ONCE])
+    for part in sweep.parts(len(steady)):
+        chosen = part.start + np.flatnonzero(steady[part])
         number, phase = np.searchsorted(layers, pieces.layer[chosen]) * columns, pieces.phase[chosen]
         sweep.fold("sum", number + np.where(phase == NOWHERE, columns - 1, phase), pieces.work_ns[chosen], books)
         sweep.fold("sum", number + columns - 2, pieces.idle_ns[chosen], books)

@@ -68,9 +68,8 @@ def distinct(values: NDArray[Any], bounds: tuple[int, int] | None = None) -> NDA
         return values[:1]
     low, high = bounds or (int(values.min(initial=0)), int(values.max(initial=0)))
     if _is_wide(low, high, len(values)):
-        firsts = range(0, len(values), _ROWS_AT_ONCE)
-        parts = [sweep.distinct(values[first : first + _ROWS_AT_ONCE].astype(np.int64, copy=False)) for first in firsts]
-        return sweep.distinct(np.concatenate(parts)).astype(values.dtype, copy=False)
+        some = [sweep.distinct(values[part].astype(np.int64, copy=False)) for part in sweep.parts(len(values))]
+        return sweep.distinct(np.concatenate(some)).astype(values.dtype, copy=False)
     return (np.flatnonzero(sweep.occurrence_flags(values, low, high)) + low).astype(values.dtype)
 
 
@@ -94,14 +93,14 @@ def is_among(values: NDArray[Any], others: NDArray[Any] | Sequence[int]) -> NDAr
     if not _is_wide(0, span, len(values)):
         table = np.zeros(span + 2, np.bool_)  # the last is for what lies beyond
         table[known.astype(np.int64) - least] = True
-    for begin in range(0, len(values), _ROWS_AT_ONCE):
-        part = values[begin : begin + _ROWS_AT_ONCE]
+    for part in sweep.parts(len(values)):
+        some = values[part]
         if table is not None:
-            place = (part.astype(np.int64) - least).view(np.uint64)  # what lies below wraps
-            among[begin : begin + len(part)] = table[np.minimum(place, np.uint64(span + 1)).view(np.int64)]
+            place = (some.astype(np.int64) - least).view(np.uint64)  # what lies below wraps
+            among[part] = table[np.minimum(place, np.uint64(span + 1)).view(np.int64)]
         else:
-            place = np.minimum(np.searchsorted(known, part), len(known) - 1)
-            among[begin : begin + len(part)] = known[place] == part
+            place = np.minimum(np.searchsorted(known, some), len(known) - 1)
+            among[part] = known[place] == some
     return among
 
 
@@ -137,9 +136,8 @@ def group(*keys: NDArray[Any]) -> tuple[Positions, Positions]:
         del value  # as long as the columns are
         number, groups = _numbers(number, np.int32 if place < last else np.intp)
     first = np.full(groups, count)
-    for begin in range(0, count, _ROWS_AT_ONCE):
-        part = number[begin : begin + _ROWS_AT_ONCE]
-        sweep.fold("least", part, np.arange(begin, begin + len(part)), first)
+    for part in sweep.parts(count):
+        sweep.fold("least", number[part], np.arange(part.start, part.stop), first)
     return first, number.astype(np.intp, copy=False)
 
 
@@ -157,13 +155,12 @@ def _numbers(key: NDArray[Any], dtype: DTypeLike) -> tuple[Positions, int]:
         place = np.zeros(most - least + 1, np.int32)
         place[values - least] = np.arange(len(values))
     number = np.empty(len(key), dtype)
-    for begin in range(0, len(key), _ROWS_AT_ONCE):
-        part = key[begin : begin + _ROWS_AT_ONCE]
+    for part in sweep.parts(len(key)):
+        some = key[part]
         if place is None:
-            own = sweep.search(values, part.astype(np.int64, copy=False))
+            number[part] = sweep.search(values, some.astype(np.int64, copy=False))
         else:
-            own = take(place, part if not least and part.dtype == np.int32 else part.astype(np.int64) - least)
-        number[begin : begin + len(part)] = own
+            number[part] = take(place, some if not least and some.dtype == np.int32 else some.astype(np.int64) - least)
     return number, len(values)
 
 
@@ -186,7 +183,6 @@ def _is_wide(low: int, high: int, rows: int) -> bool:
     return high - low > 4 * rows + 65536
 
 
-_ROWS_AT_ONCE: Final = 1 << 18
 _NARROW: Final = 2**31 - 1
 
 

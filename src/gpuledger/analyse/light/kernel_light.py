@@ -173,8 +173,8 @@ def kernel_light(kernels: SteadyKernels) -> KernelLight:
     # what kernels by element move, by the size of their launch
     texts, number = kernels.by_text
     of_block = np.array([0 if np.isnan(per_byte) else _bytes_of_block(text) for text in texts], np.int64)
-    for begin in range(0, count, _AT_ONCE):
-        block = slice(begin, begin + _AT_ONCE)
+    for block in sweep.parts(count):
+        begin = block.start
         moved = kernels.blocks[block] * of_block[number[block]]
         left = np.flatnonzero((moved > 0) & (source[block] == LightSource.UNKNOWN))
         light[begin + left] = high[begin + left] = moved[left] * per_byte
@@ -339,8 +339,7 @@ def lit_times(
     """
     light, counts, lit = kernels.once(kernel_light), np.zeros(count, np.int64), np.zeros(count)
     by_source = np.zeros(count * len(LightSource), np.int64)
-    for begin in range(0, len(places), _AT_ONCE):
-        block = slice(begin, begin + _AT_ONCE)
+    for block in sweep.parts(len(places)):
         known = np.flatnonzero(light.source[places[block]] != LightSource.UNKNOWN)
         place, mine, part = (column[block][known] for column in (places, number, part_ns))
         counts += np.bincount(mine, minlength=count)
@@ -349,7 +348,3 @@ def lit_times(
     amounts, lit_ns = by_source.reshape(count, len(LightSource)), np.rint(lit).astype(np.int64)
     figures = zip(*(column.tolist() for column in (counts, amounts.sum(1), lit_ns, amounts.argmax(1))), strict=True)
     return [LitTime(took_ns, lit_ns, LightSource(most)) if some else None for some, took_ns, lit_ns, most in figures]
-
-
-_AT_ONCE: Final = 1 << 18
-"""Kernels that are summed up at a time."""

@@ -378,12 +378,13 @@ class _ExportReading:
     def _since_the_recording_began(self, start: Ints, end: Ints) -> Raw:
         """Times of ranges, those that count from the host's start put right: nsys 2025.6 so writes what nobody ended.
 
-        They are told by their being the only ones: no call is as late as what the recording's clock cannot show.
+        They are told by their being the only ones: no call is as late as what the recording's clock cannot show. On a
+        host that was not up for longer than the recording lasts, no time says which clock it is of.
         """
         times = text_rows(self.export, "ANALYSIS_DETAILS", (), ("startTime", "stopTime"))
         began, ended = next(((row["startTime"] or 0, row["stopTime"] or 0) for row in times), (0, 0))
-        of_host = (start >= began) & (start <= ended) & (began > ended - began)
-        if not of_host.any() or self._last_call() >= began:
+        of_host = (start >= began) & (start <= ended)
+        if began <= ended - began or not of_host.any() or self._last_call() >= began:
             return {"start_ns": start, "end_ns": end}
         self._add(counted("ranges-since-boot", int(of_host.sum())))
         ended_there = of_host & (end >= began)
