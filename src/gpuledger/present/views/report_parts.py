@@ -77,7 +77,7 @@ def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]
     if summary.loss is not None:
         sentences.append(
             say(
-                "{share} of the time is lost to {line}.",
+                "{share} of the time is {line}.",
                 share=share_text(summary.loss.share),
                 line=summary.loss.label,
             )
@@ -105,7 +105,7 @@ def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]
     elif summary.outside is not None:
         sentences.append(
             say(
-                "Outside the steps, {share} of the window is lost to {line}.",
+                "Outside the steps, {share} of the window is {line}.",
                 share=share_text(summary.outside.share),
                 line=summary.outside.label,
             )
