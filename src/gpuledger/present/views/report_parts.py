@@ -126,12 +126,12 @@ def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]
 
 
 def _placed_claim(finding: Finding) -> str:
-    """A finding's claim, with the range that most of its time is lost in, where it names no line itself."""
+    """A finding's claim, with the ranges that hold most of its time, where it names no line itself."""
     pieces = finding.evidence
-    places = [piece.ranges for piece in pieces if piece.ranges and (piece.share or 0.0) >= _MOSTLY]
+    places = [piece.place for piece in pieces if piece.place and (piece.share or 0.0) >= _MOSTLY]
     if not places or any(piece.line is not None for piece in pieces):
         return finding.claim
-    return say("{claim}, mostly in {place}", claim=finding.claim, place=" > ".join(places[0][-2:]))
+    return say("{claim}, mostly {place}", claim=finding.claim, place=places[0])
 
 
 def _at_work(device: Device, summary: Headline, *, several: bool) -> Message:
