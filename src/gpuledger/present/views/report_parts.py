@@ -12,6 +12,7 @@ from gpuledger.catalog.frameworks import is_amd
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import Headline, ProfiledRun, headline, main_kernels, time_before_work
+from gpuledger.ledger.activity import GRAPH_FAMILY
 from gpuledger.ledger.books import EXPOSED, OTHER_FAMILIES, Line, LineKind, small_families
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
@@ -120,6 +121,13 @@ def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]
             share=share_text(findings[0].saving_ns / steady_ns),
         )
         return [*sentences, bound or little]
+    in_graphs = run.main_device.shown_ns.get(Line.of_family(GRAPH_FAMILY), 0) / steady_ns
+    if in_graphs >= _MOSTLY:
+        unknown = say(
+            "{share} of the time is CUDA graphs traced as a whole: their kernels were not recorded.",
+            share=share_text(in_graphs),
+        )
+        return [*sentences, unknown]
     if summary.unrecorded is not None or summary.lost is not None:
         return [*sentences, say("What is left is the kernels themselves.")]
     return [bound or say("No fix stands out; look at the kernels themselves.")]
