@@ -73,7 +73,6 @@ def _verdict(run: ProfiledRun) -> Message:
 
 def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]:
     """What is lost, and to what."""
-    findings = run.findings
     sentences: list[str] = []
     if summary.loss is not None:
         sentences.append(
@@ -114,23 +113,27 @@ def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]
     bound = None if run.light is None else light_sentence(run.main_device, run.light)
     if summary.loss is not None or summary.outside is not None or summary.kernels or started:
         return [*sentences, bound] if summary.kernels and bound is not None else sentences
-    if findings and findings[0].saving_ns:
+    return [*sentences, _what_is_left(run, summary, steady_ns, bound)]
+
+
+def _what_is_left(run: ProfiledRun, summary: Headline, steady_ns: int, bound: str | None) -> str:
+    """What is said where nothing much is lost."""
+    if run.findings and run.findings[0].saving_ns:
         little = say(
             "Only faster kernels would help much: {code} would save {share}.",
-            code=findings[0].code,
-            share=share_text(findings[0].saving_ns / steady_ns),
+            code=run.findings[0].code,
+            share=share_text(run.findings[0].saving_ns / steady_ns),
         )
-        return [*sentences, bound or little]
+        return bound or little
     in_graphs = run.main_device.shown_ns.get(Line.of_family(GRAPH_FAMILY), 0) / steady_ns
     if in_graphs >= _MOSTLY:
-        unknown = say(
+        return say(
             "{share} of the time is CUDA graphs traced as a whole: their kernels were not recorded.",
             share=share_text(in_graphs),
         )
-        return [*sentences, unknown]
     if summary.unrecorded is not None or summary.lost is not None:
-        return [*sentences, say("What is left is the kernels themselves.")]
-    return [bound or say("No fix stands out; look at the kernels themselves.")]
+        return say("What is left is the kernels themselves.")
+    return bound or say("No fix stands out; look at the kernels themselves.")
 
 
 def _placed_claim(finding: Finding) -> str:
