@@ -330,7 +330,8 @@ def test_ops_lists_operators_that_torch_emitted_under_nsys(unpacked: Callable[[s
         ),
         ("step = 3", None),
         ("load, sizes = many", None),
-        ("x" * 100_000 + ", sizes = [[2]]", None),
+        ("x" * 100_000 + ", sizes = [[2]]", ("x" * 100_000, "[[2]]")),
+        (", seq = 7" * 20_000 + "x", None),
     ],
 )
 def test_what_emit_nvtx_writes(text: str, expected: tuple[str, str] | None) -> None:

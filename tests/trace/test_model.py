@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuledger import MissingPackage, NotMeasured, Table, open_trace
 from gpuledger.trace.spans import Span
@@ -108,6 +110,23 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(MissingPackage, match=f"needs the package {package}, which is not installed") as caught:
         table(Table.KERNELS, Strings(["a"]), 2).to_polars()
     assert caught.value.hint == f"`pip install {install}` installs it"
+
+
+@given(st.lists(st.text("ab1", max_size=3), unique=True), st.data())
+def test_texts_are_rewritten_once_whoever_asks(texts: list[str], data: st.DataObject) -> None:
+    strings, asked = Strings(texts), list[str]()
+
+    def rewrite(text: str) -> str:
+        asked.append(text)
+        return text.replace("1", "")
+
+    for _ in range(2):
+        codes = np.array(data.draw(st.lists(st.integers(NO_TEXT, len(texts) - 1))), np.int32)
+        made, before = strings.rewritten(codes, rewrite), strings.decode(codes)
+        after = [None if text is None else text.replace("1", "") for text in before]
+        assert made.strings.decode(made.codes) == after
+        assert made.changed.tolist() == [new != old for new, old in zip(after, before, strict=True)]
+    assert sorted(asked) == sorted(texts)
 
 
 def test_a_text_is_asked_about_once_however_often_its_code_occurs() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuledger.attribution.ranges import Nest
 from gpuledger.catalog.calls import CallKind
-from gpuledger.catalog.kernel_names import counted_name
+from gpuledger.catalog.kernel_names import without_ids
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import calls_in_ranges
@@ -179,7 +179,8 @@ def _by_range(trace: Trace, device: Device, launches: Positions) -> tuple[RangeL
     """Launch calls inside each range, the ranges around it included."""
     ranges = device.host.ranges
     count, time = _inside(device.host, launches)
-    names, number = trace.strings.kinds(ranges.codes("name"), lambda text: counted_name(text or ""))
+    bare = trace.strings.rewritten(ranges.codes("name"), without_ids)
+    names, number = bare.strings.kinds(bare.codes, str)
     amounts = [np.bincount(number, column, minlength=len(names)) for column in (count > 0, count, time)]
     by_range = [
         RangeLaunches(name, int(instances), int(inside), int(total))

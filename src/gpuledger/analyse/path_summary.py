@@ -191,7 +191,8 @@ def _ranges(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[RangeOnP
     in_range = around != NO_TEXT
     segments, around = segments[in_range], around[in_range]
     length, on_gpu = path.length_ns[segments], path.operation[segments] >= 0
-    names, name = trace.strings.kinds(around, lambda text: without_ids(text or ""))
+    bare = trace.strings.rewritten(around, without_ids)
+    names, name = bare.strings.kinds(bare.codes, str)
     rows = []
     for code, _, time, _ in _sums(name, length)[:MOST_ROWS]:
         gpu_ns = int(length[(name == code) & on_gpu].sum())

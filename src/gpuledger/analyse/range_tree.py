@@ -23,7 +23,7 @@ from gpuledger.attribution.lost_time import begins_in, host_stretch, of_this_gpu
 from gpuledger.attribution.ranges import NamePaths, folded_names
 from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
-from gpuledger.catalog.kernel_names import counted_name, without_numbers
+from gpuledger.catalog.kernel_names import without_ids, without_numbers
 from gpuledger.catalog.range_names import is_of_library, sounds_like_a_round, sounds_like_set_up
 from gpuledger.ledger.activity import GRAPH_FAMILY, Activities
 from gpuledger.ledger.device import Device
@@ -92,12 +92,12 @@ def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *,
         works = np.zeros(len(ranges), np.bool_)
         works[launcher[launcher >= 0]] = True
         shown &= _with_parents(above, works)
-    spelled = without_numbers if folded else counted_name
-    names, name_of = (
-        folded_names(ranges)
-        if folded
-        else ranges.strings.kinds(ranges.codes("name"), lambda text: counted_name(text or "?"))
-    )
+    spelled = without_numbers if folded else without_ids
+    if folded:
+        names, name_of = folded_names(ranges)
+    else:
+        bare = ranges.strings.rewritten(ranges.codes("name"), without_ids)
+        names, name_of = bare.strings.kinds(bare.codes, lambda text: text or "?")
     names, name_of = _by_process(device, ranges, above, names, name_of)
     base = NamePaths(above, name_of)
     placed = placed_paths(trace, base, names, base.of_row[launcher], place_of_work(trace, work), spelled)

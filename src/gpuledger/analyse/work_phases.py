@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gpuledger.analyse.layer_structure import PART_OF_GEMM, PART_OF_NORM, LayerStructure
 from gpuledger.attribution.launch_places import place_of_work
 from gpuledger.attribution.ranges import naming_ranges
-from gpuledger.catalog.kernel_names import cut_label
+from gpuledger.catalog.kernel_names import cut_label, without_ids
 from gpuledger.catalog.range_names import (
     ATTENTION,
     COMBINE,
@@ -101,7 +101,7 @@ def work_phases(trace: Trace, device: Device, asked: Asked = (), own: Activities
 
     if patterns:
         _refuse_what_matches_nothing(trace, device.work, ranges, asked)
-        settle(launches.around(by_user)[1], ToldBy.USER)
+        settle(launches.around(by_user, with_ids=True)[1], ToldBy.USER)
         settle(trace.strings.each(own.name, by_user), ToldBy.USER)
     _, ranged = launches.around(lambda text: number.get(phase_of_range(text), NOWHERE))
     settle(np.where(ranged == number[MIXTURE], NOWHERE, ranged), ToldBy.RANGE)
@@ -140,12 +140,14 @@ class _LaunchRanges:
         self._ranges = ranges.where((ranges["end_ns"] >= begins) & (ranges["start_ns"] <= ends))
         self._place = place_of_work(trace, own)
 
-    def around(self, says: Callable[[str], int]) -> tuple[Numbers, Numbers]:
+    def around(self, says: Callable[[str], int], *, with_ids: bool = False) -> tuple[Numbers, Numbers]:
         """For each activity the innermost range around its launch that says anything, and what; NOWHERE for none.
 
         Of work in a graph that a second file names, the innermost of those names; a range for each of its launches.
         """
-        said = self._trace.strings.each(self._ranges.codes("name"), says)
+        strings, codes = self._trace.strings, self._ranges.codes("name")
+        bare = strings.rewritten(codes, without_ids)
+        said = strings.each(codes, says) if with_ids else bare.strings.each(bare.codes, says)
         said = np.append(said, NOWHERE).astype(np.int32)
         telling, around = np.flatnonzero(said != NOWHERE), np.full(len(self._own), NOWHERE, np.int32)
         if len(telling) and len(self._used):

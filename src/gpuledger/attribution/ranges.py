@@ -143,33 +143,33 @@ def naming_ranges(trace: Trace, *kinds: str) -> Rows:
 
 def folded_names(rows: Rows) -> tuple[list[str], NDArray[np.intp]]:
     """The different names, and for each row the position of its own."""
-    kinds = rows.codes("kind")
-    first, pair = group(rows.codes("name"), kinds)
-    texts = zip(*(rows.strings.decode(codes[first]) for codes in (rows.codes("name"), kinds)), strict=True)
+    kinds, bares = rows.codes("kind"), rows.strings.rewritten(rows.codes("name"), without_ids)
+    first, number_of = group(bares.codes, kinds, bares.changed)
+    names_and_kinds = bares.strings.decode(bares.codes[first]), rows.strings.decode(kinds[first])
+    texts = zip(*names_and_kinds, bares.changed[first].tolist(), strict=True)
     number: dict[str, int] = {}
     names: list[str] = []
-    of_pair = []
-    for name, kind in texts:
-        general = _general(name or "?", kind or "")
+    position_of = []
+    for name, kind, had_ids in texts:
+        bare = name or "?"
+        general = _general(bare, kind or "", had_ids)
         position = number.setdefault(general, len(number))
-        bare = without_ids(name or "?")
         if position == len(names):
             names.append(bare)
         elif names[position] != bare:
             names[position] = general
-        of_pair.append(position)
-    return names, np.array(of_pair, np.intp)[pair]
+        position_of.append(position)
+    return names, np.array(position_of, np.intp)[number_of]
 
 
-def _general(name: str, kind: str) -> str:
-    """A range's name without what differs from one time to the next.
+def _general(bare: str, kind: str, had_ids: bool) -> str:
+    """A range's name, without ids, without what differs from one time to the next.
 
     The digits of an operator are part of its name, unless they stand alone; NVTX shows operators by their ids.
     """
     if kind == "python":
-        return _MODULE.sub(r"\g<kind>_#", _ADDRESS.sub("", name))
-    bare = without_ids(name)
-    is_operator = kind == "op" or bare != name
+        return _MODULE.sub(r"\g<kind>_#", _ADDRESS.sub("", bare))
+    is_operator = kind == "op" or had_ids
     return _INSTANCE.sub("#", _ALONE.sub("#", bare) if is_operator else without_numbers(bare))
 
 

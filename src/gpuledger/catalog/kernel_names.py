@@ -270,10 +270,11 @@ _TILE: Final = regex(
 )
 _CARRIER: Final = regex("|".join(CARRIERS), re.IGNORECASE)
 _OP_ID: Final = regex(r",?(?:(?<!\s)\s+)?(?:op_id|seq|seq_id|sequence|corr_id|id)\s*[=:]\s*\d+", re.IGNORECASE)
+_VALUE: Final = regex(r"[=:]\s*\d")  # what every such id has, and few names
 _EMITTED: Final = regex(
-    r"^(?P<name>.{1,400}?)(?=, (?:seq|op_id|sizes) = )(?:, (?:seq|op_id) = -?\d+)*"
-    r"(?:, sizes = (?P<sizes>\[[\[\], \d]*\]))?(?:, input_op_ids = [\[\](), \d-]*)?$"
+    r"(?:, (?:seq|op_id) = -?\d+)*(?:, sizes = (?P<sizes>\[[\[\], \d]*\]))?(?:, input_op_ids = [\[\](), \d-]*)?$"
 )
+_EMITTED_BEGINS: Final = regex(r"(?<!^), (?:seq|op_id|sizes) = ")
 _RUNNING: Final = regex(r"(?<=_)\d+(?=_|$)")
 _NUMBER: Final = regex(r"\b[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b|\b(?=(?:[a-z]*\d+[a-z]+){5})[a-z\d]{20,}\b|\d+")
 """A number; an id or a hash as a whole: with its digits left out it would be nobody's name."""
@@ -310,7 +311,10 @@ def without_numbers(range_name: str) -> str:
 def without_ids(range_name: str) -> str:
     """A range's name without ids that differ in every run: `aten::mm, seq = 7, op_id = 31` -> `aten::mm`."""
     emitted = emitted_operator(range_name)
-    return _OP_ID.sub("", range_name).strip() if emitted is None else emitted[0]
+    if emitted is not None:
+        return emitted[0]
+    bare = _OP_ID.sub("", range_name) if _VALUE.search(range_name) else range_name
+    return range_name if bare == range_name else bare.strip()
 
 
 def emitted_operator(range_name: str) -> tuple[str, str] | None:
@@ -319,14 +323,9 @@ def emitted_operator(range_name: str) -> tuple[str, str] | None:
     `aten::mm, seq = 7, op_id = 31, sizes = [[2, 3], [3, 4]], input_op_ids = [(29,0)]` -> `aten::mm`,
     `[[2, 3], [3, 4]]`.
     """
-    match = _EMITTED.match(range_name) if " = " in range_name else None
-    return None if match is None else (match["name"], match["sizes"] or "")
-
-
-def counted_name(range_name: str) -> str:
-    """What a range is counted under: its name as it is, but for ids that would make each instance another range."""
-    bare = without_ids(range_name)
-    return range_name if bare == range_name.strip() else bare
+    begins = _EMITTED_BEGINS.search(range_name)
+    match = None if begins is None else _EMITTED.match(range_name, begins.start())
+    return None if match is None else (range_name[: match.start()], match["sizes"] or "")
 
 
 @lru_cache(maxsize=65536)

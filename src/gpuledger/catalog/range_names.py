@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from gpuledger.catalog.kernel_families import COMMUNICATION
-from gpuledger.catalog.kernel_names import name_matcher, parse, without_ids
+from gpuledger.catalog.kernel_names import name_matcher, parse
 from gpuledger.regex import regex
 
 LIBRARIES: Final = frozenset(
@@ -106,13 +106,9 @@ _OF_EXPERTS: Final = regex(r"group(?:ed)?_?gemm|m_?grouped|grouped_mm|group_?wis
 _OF_GROUPS: Final = regex(r"GroupProblemShape")  # of CUTLASS, among the arguments of a `device_kernel`
 
 
-def phase_of_range(name: str) -> str:
-    """The phase that a range, an operator or a module is called after; empty where it is none."""
-    return _phase_of_unnumbered(without_ids(name))  # ids make every name another
-
-
 @lru_cache(maxsize=65536)
-def _phase_of_unnumbered(name: str) -> str:
+def phase_of_range(name: str) -> str:
+    """The phase that a range, an operator or a module is called after, without ids; empty where it is none."""
     module = _MODULE.match(name)
     # `Qwen3MoeAttention` -> `qwen3_moe_attention`
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", module["kind"]).lower() if module else name.lower()

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.kernel_names import without_numbers
+from gpuledger.catalog.kernel_names import without_ids, without_numbers
 from gpuledger.catalog.range_names import (
     LIBRARIES,
     PROFILER_STEP,
@@ -463,9 +463,9 @@ class LevelFinder:
         """Whether kernels that nothing else announces repeat as often as ranges of numbered layers are opened."""
         if level.source is LevelSource.RANGE:
             return False
-        ranges, strings = spans_of_time(self._trace), self._trace.strings
-        opened = strings.each(ranges.codes("name"), is_layer_name, np.bool_) if len(ranges) else np.zeros(0, np.bool_)
-        _, kind = strings.kinds(ranges.codes("name")[opened], without_numbers)
+        names = self._trace.strings.rewritten(spans_of_time(self._trace).codes("name"), without_ids)
+        opened = names.strings.each(names.codes, is_layer_name, np.bool_)
+        _, kind = names.strings.kinds(names.codes[opened], without_numbers)
         return any(level.count <= count <= 2 * level.count + 2 for count in np.bincount(kind).tolist())
 
     @cached_property
@@ -501,11 +501,13 @@ class LevelFinder:
             return []
         strings, kinds = self._trace.strings, []
         in_domain = strings.each(ranges.codes("domain"), lambda domain: domain.lower() in LIBRARIES, np.bool_)
-        is_librarys = in_domain | strings.each(ranges.codes("name"), is_dalis, np.bool_)
+        every = strings.rewritten(ranges.codes("name"), without_ids)
+        is_librarys = in_domain | every.strings.each(every.codes, is_dalis, np.bool_)
         ranges = ranges.where(equal(ranges["pid"], main_process(self._work)) & ~is_librarys)
         for depth in range(min(int(ranges["depth"].max(initial=-1)), _DEEPEST) + 1):
             there = ranges.where(ranges["depth"] == depth)
-            names, kind = strings.kinds(there.codes("name"), without_numbers)
+            bare = strings.rewritten(there.codes("name"), without_ids)
+            names, kind = bare.strings.kinds(bare.codes, without_numbers)
             open_ns = np.bincount(kind, weights=there.duration_ns, minlength=len(names))
             for number in np.argsort(-open_ns, kind="stable")[:_MOST_KINDS].tolist():
                 instances = np.flatnonzero(kind == number)

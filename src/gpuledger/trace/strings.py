@@ -30,7 +30,7 @@ NO_TEXT: Final = -1
 class Strings:
     """The distinct texts of one trace."""
 
-    __slots__ = ("_codes", "_count", "_load", "_texts")
+    __slots__ = ("_codes", "_count", "_load", "_rewritten", "_texts")
 
     def __init__(self, texts: Iterable[str]) -> None:
         given = tuple(texts)
@@ -38,6 +38,7 @@ class Strings:
         self._codes: dict[str, int] | None = _codes(given)
         self._count = len(given)
         self._load: Callable[[], Iterable[str]] = tuple
+        self._rewritten: dict[Callable[[str], str], Rewritten] = {}
 
     @classmethod
     def later(cls, count: int, load: Callable[[], Iterable[str]]) -> Strings:
@@ -102,6 +103,21 @@ class Strings:
             return same(by_code[used[0]], len(codes), dtype)
         return take(by_code, codes) if used and used[0] >= 0 else by_code[codes]
 
+    def rewritten(self, codes: NDArray[np.signedinteger], rewrite: Callable[[str], str]) -> Rewritten:
+        """What `rewrite`, a function of a module, makes of these texts. It is asked once of each, whoever asks.
+
+        PyTorch numbers the ranges of its operators, so that a million texts may be a few hundred kinds.
+        """
+        if rewrite not in self._rewritten:
+            number: dict[str, int] = {}
+            made = [rewrite(text) for text in self.texts]
+            code = [number.setdefault(text, len(number)) for text in made]
+            changed = [new != old for new, old in zip(made, self.texts, strict=True)]
+            every = np.array([*code, NO_TEXT], np.int32), np.array([*changed, False], np.bool_)
+            self._rewritten[rewrite] = Rewritten(Strings(number), *every)
+        known = self._rewritten[rewrite]
+        return Rewritten(known.strings, known.codes[codes], known.changed[codes])
+
     def kinds(
         self, codes: NDArray[np.signedinteger], kind: Callable[[str], str]
     ) -> tuple[list[str], NDArray[np.int64]]:
@@ -109,6 +125,15 @@ class Strings:
         position: dict[str, int] = {}
         numbers = self.each(codes, lambda text: position.setdefault(kind(text), len(position)))
         return list(position), numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rewritten:
+    """Other texts, for each code that was asked about the code among them, and whether the text is another one."""
+
+    strings: Strings
+    codes: Codes
+    changed: NDArray[np.bool_]
 
 
 def _codes(texts: tuple[str, ...]) -> dict[str, int]:
