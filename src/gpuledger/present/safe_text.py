@@ -33,7 +33,7 @@ _CLOSING: Final = "，。；：、！？）”’》】」"
 _NO_WIDTH: Final = ("Mn", "Me", "Cf")
 """Categories of characters that a terminal draws over the one before, or not at all."""
 
-_BEFORE_UNIT: Final = regex(r"(?<=\d) (?=%|[mun]?s\b|[kMGT]?B\b|[个次步条])")
+_BEFORE_UNIT: Final = regex(r"(?<=\d) (?=%|[mun]?s\b|[kMGT]?B\b|kernels?\b|[个次步条])")
 """The space between a number and its unit: no line ends there."""
 
 
