@@ -344,10 +344,20 @@ def test_the_report_of_nothing_is_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "asked", "calls", "why"),
     [
-        ("System X. CUDA tracing data was not collected.", "NvtxEvents", 0, "nsys: System X. CUDA tracing data was not"),
+        (
+            "System X. CUDA tracing data was not collected.",
+            "NvtxEvents",
+            0,
+            "nsys: System X. CUDA tracing data was not",
+        ),
         ("No CUDA events collected. Does it?", "NvtxEvents", 0, "; CUDA was not traced, but NvtxEvents\n"),
         ("No CUDA events collected. Does it?", "Cuda", 0, "ranges 1\n"),
-        ("Not all CUDA events might have been collected", "Cuda", 2, "; 2 calls put kernels on the GPU, and the profile"),
+        (
+            "Not all CUDA events might have been collected",
+            "Cuda",
+            2,
+            "; 2 calls put kernels on the GPU, and the profile",
+        ),
     ],
 )
 def test_the_report_of_nothing_says_what_the_recording_says_of_it(
