@@ -108,6 +108,32 @@ def test_one_gap_is_not_believed_highly(tmp_path: Path) -> None:
     assert told(minimal(tmp_path / "b.sqlite", **often))["HOST-CODE"].confidence == "high"
 
 
+@pytest.mark.parametrize(
+    ("between", "waits", "code"),
+    [(MS, False, "HOST-CODE"), (50 * US, False, "HOST-LOAD"), (50 * US, True, "HOST-LOAD"), (MS, True, "HOST-THREAD")],
+)
+def test_what_leads_to_a_load_compiles_and_what_comes_long_before_does_not(
+    between: int, waits: bool, code: str, tmp_path: Path
+) -> None:
+    """40 ms of the program's own, or of another thread's, then an allocation, and a load of 300 us some time later.
+
+    It was: HOST-LOAD for 800 ms of host code before the first `cuInit`, as a load of 3 ms came 25 ms after it; and
+    HOST-THREAD while XLA compiled in another thread.
+    """
+    begins = 40 * MS
+    rows = launched((0, 5 * US, 10 * US, 100 * US), (44 * MS, 44 * MS + 5 * US, 44 * MS + 10 * US, 45 * MS))
+    rows["RUNTIME"] += [
+        call(begins, begins + 10 * US, nameId=4, correlationId=8),
+        call(begins + between, begins + between + 300 * US, nameId=5, correlationId=9),
+    ]
+    if waits:
+        rows["OSRT"] = [{"start": 200 * US, "end": begins - 10 * US, "nameId": 6, "globalTid": TID, "eventClass": 27}]
+    path = minimal(tmp_path / "a.sqlite", **rows)
+    for number, name in enumerate(("cudaMalloc_v3020", "cuModuleLoadData", "futex"), 4):
+        named(path, number, name)
+    assert max(told(path).values(), key=lambda finding: finding.explains_ns).code == code
+
+
 def test_code_that_one_of_many_steps_loads_is_not_saved_in_each(tmp_path: Path) -> None:
     """Ten steps of 1 ms, and a load of 50 ms in the fifth, but not in its first launch."""
     load_at, load = 4, 50 * MS

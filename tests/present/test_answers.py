@@ -65,7 +65,7 @@ def test_where_there_is_nothing_to_say_that_is_said(unpacked: Callable[[str], Pa
 
 
 def test_work_never_waits_less_than_nothing_and_the_cpu_never_longer_than_it_takes(tmp_path: Path) -> None:
-    """It was: 'work waits -990 us in the queue', as a copy call returns after its copy; and two threads' waits added."""
+    """It was: 'work waits -990 us in the queue', as calls may return after their work; and two threads' waits added."""
     kernels = [kernel(start, start + 900_000, correlationId=start + 1) for start in (0, 1_000_000)]
     launches = [call(row["start"], row["start"] + 995_000, correlationId=row["correlationId"]) for row in kernels]
     waits = [call(100_000, 1_900_000, nameId=4, correlationId=7 + more, globalTid=TID + more) for more in (0, 1)]

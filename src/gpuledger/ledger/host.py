@@ -48,6 +48,7 @@ from gpuledger.trace.spans import (
     covered,
     difference,
     either,
+    furthest,
     intersection,
     union,
     union_of,
@@ -258,6 +259,19 @@ class Host:
         ranges = self._library_set_ups
         own = np.flatnonzero(thread(ranges) == self.threads[number]) if len(ranges) else np.empty(0, np.intp)
         return union(ranges["start_ns"][own], ranges["end_ns"][own])
+
+    def leads_to_loads(self, number: int) -> Spans:
+        """The stretches between a thread's calls that end as it loads code, whatever it then calls first.
+
+        What compiles does so outside of CUDA, in its own code or in another thread's that it waits for, and loads the
+        result as soon as it is there. Code that comes long before a load has nothing to do with it.
+        """
+        own = self.calls_of(number)
+        start, until = self.calls["start_ns"][own], furthest(self.calls["end_ns"][own])
+        loads = np.append(start[self.kinds[own] == CallKind.LOAD.number], _NEVER_NS)
+        begins, ends = until[:-1], start[1:]
+        leads = (ends - begins >= DISPATCH_NS) & (loads[sweep.search(loads, ends)] - ends < DISPATCH_NS)
+        return Spans(begins[leads], ends[leads])
 
     @cached_property
     def blocking(self) -> Ints:
