@@ -134,6 +134,25 @@ def test_what_leads_to_a_load_compiles_and_what_comes_long_before_does_not(
     assert max(told(path).values(), key=lambda finding: finding.explains_ns).code == code
 
 
+@pytest.mark.parametrize("calls", [1, 20])
+def test_memory_of_one_call_is_allocated_once(calls: int, tmp_path: Path) -> None:
+    """It was: 'put one `acc data` region around the loop', for the one call that pins what OpenACC copies through."""
+    rows = launched((0, 5 * US, 10 * US, 100 * US), (21 * MS, 21 * MS + 5 * US, 21 * MS + 10 * US, 22 * MS))
+    length = 20 * MS // calls
+    rows["RUNTIME"] += [
+        call(200 * US + length * at, 190 * US + length * (at + 1), nameId=4, correlationId=8 + at)
+        for at in range(calls)
+    ]
+    path = minimal(tmp_path / "a.sqlite", **rows)
+    named(path, 4, "cuMemHostAlloc")
+    finding = told(path)["HOST-ALLOC"]
+    assert finding.claim == "the GPU waits 20.9 ms, once, while the host allocates or frees memory"
+    is_one = calls == 1
+    assert (finding.confidence == "low") is is_one
+    assert finding.fix.startswith("nothing, where the program runs for long") is is_one
+    assert (finding.sentences[0] == "95.6 % of it in one call of cuMemHostAlloc") is is_one
+
+
 def test_code_that_one_of_many_steps_loads_is_not_saved_in_each(tmp_path: Path) -> None:
     """Ten steps of 1 ms, and a load of 50 ms in the fifth, but not in its first launch."""
     load_at, load = 4, 50 * MS
