@@ -41,7 +41,7 @@ from gpuledger.verbs.report import Report, build_report
 from gpuledger.visible_text import visible
 from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
 from support.html_pages import HOSTILE, Element, held, named_export, page_of, parsed, reported, values
-from support.nsys_exports import kernel, minimal
+from support.nsys_exports import call, kernel, minimal
 from support.thorough import some
 
 Unpacked = Callable[[str], Path]
@@ -158,6 +158,18 @@ def test_what_was_not_recorded_is_said_not_shown_as_zero(tmp_path: Path) -> None
         assert all(each.text.startswith("Not measured: ") for each in said)
     assert not page.one("steps").all("svg")
     assert "launch overhead, syncs and the cause" in page.one("missing").text
+
+
+def test_without_steps_nothing_is_told_by_step_and_a_fix_is_no_evidence(tmp_path: Path) -> None:
+    """It was: '20 pieces of work per step' of no step, '1 gaps', and a fix that stood there twice."""
+    rows = [kernel(30_000 + 6_000 * at, 32_000 + 6_000 * at, correlationId=at) for at in range(20)]
+    calls = [call(1_000 * at, 1_000 * (at + 1), correlationId=at) for at in range(20)]
+    report = reported(minimal(tmp_path / "a.sqlite", KERNEL=rows, RUNTIME=calls))
+    shown = page_of(report)
+    fix = next(finding.fix for finding in report.findings if finding.code == "TINY-KERNELS")
+    assert fix not in [item.text for item in parsed(shown).all("li")]
+    assert "work starts 76.5 us after its launch returned (median)" in parsed(shown).one("launches").text
+    assert "pieces of work per step" not in shown
 
 
 def test_chinese_throughout(drawn: Drawn) -> None:

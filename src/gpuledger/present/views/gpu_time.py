@@ -250,7 +250,7 @@ def _gap_sentences(answer: GapsAnswer) -> Sentences:
         share=share_text(summary.idle_ns / window_ns),
         idle=time_text(summary.idle_ns),
         window=time_text(window_ns),
-        gaps=_gaps_text(summary.gaps),
+        gaps=gaps_text(summary.gaps),
         part=share_text(largest.time_ns / summary.idle_ns),
         cause=largest.cause.label,
     )
@@ -260,7 +260,7 @@ def _gap_sentences(answer: GapsAnswer) -> Sentences:
     figures = {
         "trigger": first.trigger.label,
         "share": share_text(first.time_ns / summary.steady_idle_ns),
-        "gaps": _gaps_text(first.gaps),
+        "gaps": gaps_text(first.gaps),
         "time": step_time_text(device, first.time_ns),
     }
     if answer.code is None or first.time_ns < WORTH_DOING * device.steady_ns:
@@ -273,7 +273,8 @@ def _gap_sentences(answer: GapsAnswer) -> Sentences:
     )
 
 
-def _gaps_text(count: int) -> Message:
+def gaps_text(count: int) -> Message:
+    """How many gaps there are."""
     return say("one gap") if count == 1 else say("{count} gaps", count=count_text(count))
 
 
