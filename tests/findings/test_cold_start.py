@@ -134,6 +134,16 @@ def test_what_leads_to_a_load_compiles_and_what_comes_long_before_does_not(
     assert max(told(path).values(), key=lambda finding: finding.explains_ns).code == code
 
 
+@pytest.mark.parametrize(("begins", "is_set_up"), [(1290 * MS, True), (10 * MS, False)])
+def test_a_first_copy_that_begins_late_sets_up(begins: int, is_set_up: bool, tmp_path: Path) -> None:
+    """It was: '52.1 % of it sync', as the first `cudaMemcpyAsync`, of 8 bytes, returned after 1.29 s; nothing ran."""
+    copy = {"start": begins, "end": 1291 * MS, "globalPid": PID, "bytes": 8, "copyKind": 1, "correlationId": 1}
+    path = minimal(tmp_path / "a.sqlite", MEMCPY=[copy], RUNTIME=[call(0, 1292 * MS, nameId=4, correlationId=1)])
+    named(path, 4, "cudaMemcpyAsync_v3020")
+    claims = [finding.claim for finding in told(path).values()]
+    assert ("the CUDA context is created: 1.29 s, once" in claims) is is_set_up
+
+
 @pytest.mark.parametrize("calls", [1, 20])
 def test_memory_of_one_call_is_allocated_once(calls: int, tmp_path: Path) -> None:
     """It was: 'put one `acc data` region around the loop', for the one call that pins what OpenACC copies through."""

@@ -319,8 +319,9 @@ class _Booking:
             (Cause.DEVICE_WAIT, waits & ~unrecorded & ~self._follows_pages[gap], after_ns),
             (Cause.PAGE_MIGRATION, waits & ~unrecorded & self._follows_pages[gap], after_ns),
             (Cause.LAUNCH_LATENCY, ~waits, after_ns),
-            (Cause.LOAD, loads := self._loads_code(gap), inside_ns),
-            (Cause.LAUNCH, ~loads, inside_ns),
+            (Cause.CONTEXT, creates := self.host.kinds[call] == CallKind.CONTEXT.number, inside_ns),
+            (Cause.LOAD, loads := ~creates & self._loads_code(gap), inside_ns),
+            (Cause.LAUNCH, ~creates & ~loads, inside_ns),
         ):
             books.add(cause, late[mask], amount[mask])
         threads = self.host.thread_of_call[call]
