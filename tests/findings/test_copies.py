@@ -17,6 +17,7 @@ from gpuledger.findings.fixes import BESIDE
 from gpuledger.findings.rules import findings
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device, analyse_devices
+from gpuledger.present.views.report_parts import verdict
 from gpuledger.selection import Selection
 from gpuledger.trace.spans import Span
 from gpuledger.trace.strings import Strings
@@ -177,50 +178,66 @@ def test_a_gpu_that_is_not_known_is_measured_by_its_own_largest_copies() -> None
     assert "the largest of them reach 27.8 GB/s, taken as the maximum" in bound.sentences[0]
 
 
-def test_the_longest_copy_has_its_place_in_the_program() -> None:
-    strings = Strings(
-        dict.fromkeys(("Host-to-Device", "cudaMemcpyAsync_v3020", "runtime", "epoch", "load", "push_pop"))
-    )
+@pytest.mark.parametrize(
+    ("around", "places", "told", "headline"),
+    [
+        (True, ["load", "load", "store"], "55.6 % of the copies' time launched in epoch > load", True),
+        (True, ["load", "store", "save"], "100.0 % of the copies' time launched in epoch", True),
+        (False, ["load", "store", "save"], "44.4 % of the copies' time launched in save", False),  # with the longest
+    ],
+)
+def test_copies_are_placed_where_most_of_their_time_was_launched(
+    around: bool, places: list[str], told: str, headline: bool
+) -> None:
+    """It was the place of the longest copy, and the first sentence said that most of the time was there."""
+    names = ("Host-to-Device", "cudaMemcpyAsync_v3020", "runtime", "epoch", "load", "store", "save", "push_pop")
+    strings = Strings(dict.fromkeys(names))
+    starts, ends = [2 * MS, 4 * MS, 7 * MS], [4 * MS, 7 * MS, 11 * MS]
+    launched = [start - MS for start in starts]
     copies = table(
         Table.COPIES,
         strings,
-        2,
-        start_ns=[2 * MS, 5 * MS],
-        end_ns=[5 * MS, 9 * MS],
-        correlation=[1, 2],
-        kind=["Host-to-Device"] * 2,
-        bytes=[150 * MB, 200 * MB],
-        graph_node=[-1] * 2,
+        3,
+        start_ns=starts,
+        end_ns=ends,
+        correlation=[1, 2, 3],
+        kind=["Host-to-Device"] * 3,
+        bytes=[100 * MB, 150 * MB, 200 * MB],
+        graph_node=[-1] * 3,
     )
     calls = table(
         Table.CALLS,
         strings,
-        2,
-        start_ns=[1 * MS, 3 * MS],
-        end_ns=[2 * MS, 4 * MS],
-        tid=[7, 7],
-        correlation=[1, 2],
-        name=["cudaMemcpyAsync_v3020"] * 2,
-        layer=["runtime"] * 2,
-        stack=[-1] * 2,
+        3,
+        start_ns=[at + 10 for at in launched],
+        end_ns=[at + MS // 2 for at in launched],
+        tid=[7] * 3,
+        correlation=[1, 2, 3],
+        name=["cudaMemcpyAsync_v3020"] * 3,
+        layer=["runtime"] * 3,
+        stack=[-1] * 3,
     )
+    named = [("epoch", 0, 12 * MS)] * around + [
+        (name, at, at + 3 * MS // 4) for name, at in zip(places, launched, strict=True)
+    ]
     ranges = table(
         Table.RANGES,
         strings,
-        2,
-        start_ns=[0, 3 * MS],
-        end_ns=[9 * MS, 4 * MS],
-        tid=[7, 7],
-        name=["epoch", "load"],
-        kind=["push_pop"] * 2,
+        len(named),
+        start_ns=[start for _, start, _ in named],
+        end_ns=[end for *_, end in named],
+        tid=[7] * len(named),
+        name=[name for name, *_ in named],
+        kind=["push_pop"] * len(named),
+        open=[False] * len(named),
     )
     trace = of_tables(strings, {Table.COPIES: copies, Table.CALLS: calls, Table.RANGES: ranges}, H200)
     [bound] = _about_copies(trace)
     flow, place = bound.evidence
-    assert place.sentence == "the longest of them, 4.00 ms, launched in epoch > load"
-    assert (flow.ranges, flow.call, flow.tid) == (("epoch", "load"), "cudaMemcpyAsync", 7)
-    assert (flow.span, flow.correlations) == (Span(5 * MS, 9 * MS), (2, 1))
-    assert (place.span, place.correlations, place.count) == (flow.span, (2,), 1)
+    assert place.sentence == told
+    assert (flow.ranges, flow.call, flow.tid) == ((), "cudaMemcpyAsync", 7)
+    assert (flow.span, flow.correlations, place.span) == (Span(7 * MS, 11 * MS), (3, 2, 1), Span(7 * MS, 11 * MS))
+    assert (f"mostly {place.place}." in str(verdict(build_report(trace)))) is headline
 
 
 def test_pages_that_move_by_themselves_are_no_copies_that_somebody_could_launch_otherwise() -> None:

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from gpuledger.analyse.inventory import MEANING
 from gpuledger.analyse.nvidia_tables import cuda_gpu_kern_sum
+from gpuledger.attribution.flame_trees import MOST_NODES, flame_trees
 from gpuledger.catalog.range_names import PHASES
 from gpuledger.cli.verbs.report import report as verb
 from gpuledger.errors import MissingPackage
@@ -41,7 +42,7 @@ from gpuledger.verbs.report import Report, build_report
 from gpuledger.visible_text import visible
 from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
 from support.html_pages import HOSTILE, Element, held, named_export, page_of, parsed, reported, values
-from support.nsys_exports import call, kernel, minimal
+from support.nsys_exports import call, insert, kernel, minimal, push
 from support.thorough import some
 
 Unpacked = Callable[[str], Path]
@@ -375,13 +376,13 @@ def test_a_document_that_is_too_large_says_what_it_leaves_out() -> None:
 
 
 def test_a_page_that_is_too_large_is_made_again_with_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuledger.present.writers.html.page.LARGEST", LARGEST // 4)
+    monkeypatch.setattr("gpuledger.present.writers.html.page.LARGEST", LARGEST * 3 // 8)
     rows = tuple((f"{row}{'x' * 500}",) * 20 for row in range(1_000))
     columns = tuple(Column(f"name{at}", "Name", Unit.TEXT) for at in range(20))
     section = Section("a", "", (SheetBlock(Sheet("a", "A", columns, rows)),))
     document = Document(blocks=tuple, data=dict, sheets=tuple, page=lambda: Page("", "", (section,)))
     text = document_html(document, "en", "")
-    assert len(text) < LARGEST // 4
+    assert len(text) < LARGEST * 3 // 8
     assert "(first 80 of 1000 rows)" in text  # 500 and 200 were too many
 
 
@@ -434,6 +435,29 @@ def test_any_number_of_long_names_fits(tmp_path: Path) -> None:
     assert f"{700 - len(rows)} other kernels" in table.text
 
 
+def test_a_program_that_names_every_item_anew_fits(tmp_path: Path) -> None:
+    """Such a page had 30 MB: every range was in one description, and ties kept every frame of the flame graph."""
+    count, words = 8_000, [f"{chr(0x4E00 + at)}{'分发合并专家' * 40}" for at in range(8_000)]
+    with sqlite3.connect(minimal(tmp_path / "anew.sqlite")) as database:
+        insert(database, "StringIds", [{"id": 10 + at, "value": word[::-1]} for at, word in enumerate(words)])
+        rows = [kernel(2_000 * at + 700, 2_000 * at + 1_700, correlationId=at + 1) for at in range(count)]
+        rows = [row | {"demangledName": 10 + at, "shortName": 10 + at} for at, row in enumerate(rows)]
+        insert(database, "CUPTI_ACTIVITY_KIND_KERNEL", rows)
+        calls = [call(2_000 * at, 2_000 * at + 500, correlationId=at + 1) for at in range(count)]
+        insert(database, "CUPTI_ACTIVITY_KIND_RUNTIME", calls)
+        insert(
+            database, "NVTX_EVENTS", [push(2_000 * at - 10, 2_000 * at + 900, word) for at, word in enumerate(words)]
+        )
+    database.close()
+    report = reported(tmp_path / "anew.sqlite")
+    text = page_of(report)
+    assert len(text.encode()) < LARGEST
+    assert all(len(tree) <= MOST_NODES + 1 for tree in flame_trees(report.trace, report.main_device))
+    names = [shown for shown, *_ in json.loads(parsed(text).one("timeline-json").text)["names"]]
+    assert 100 < len(names) < count
+    assert "…" in names
+
+
 def test_ten_thousand_kernels(tmp_path: Path) -> None:
     program = ROOT / "benchmarks" / "gen_nsys.py"
     subprocess.run([sys.executable, program, tmp_path / "big.sqlite", "10000"], check=True, capture_output=True)
@@ -441,7 +465,7 @@ def test_ten_thousand_kernels(tmp_path: Path) -> None:
     text = page_of(report)
     page = parsed(text)
     is_accessible(page)
-    assert len(text.encode()) < LARGEST / 2
+    assert len(text.encode()) < LARGEST * 0.6
     assert variation(report.main_device) is not None
     assert sum(values(page.one("kernel-table"), 4)) == 10_000
 

@@ -44,7 +44,7 @@ OTHERS = timelines(CORPUS.parent)
 PAGES = (*some(OURS, 6), *some(OTHERS, 6))
 """Whose pages are written out and read back: they say what their parts say."""
 
-LOST = re.compile(r"([\d.]+ %) of the time is lost to ((?:exposed|idle: )[^.]+)\.")
+LOST = re.compile(r"([\d.]+ %) of the time is ((?:exposed|idle: )[^.]+)\.")
 TRIGGERS_OF = {rule.code: rule.triggers for rule in ABOUT_IDLE}
 EXPOSED_OF = {"COPY-EXPOSED": LineKind.COPY, "COPY-BOUND": LineKind.COPY, "COMM-EXPOSED": LineKind.COMM}
 

@@ -52,6 +52,13 @@ def events_of(document: dict[str, Any], stretch: dict[str, Any]) -> list[tuple[s
     ]
 
 
+def test_ranges_of_pytorch_are_called_by_their_operator_and_not_by_their_number(tmp_path: Path) -> None:
+    """A page of 3,600 kernels had 2 MB, most of it `op_id = 993403` and the like."""
+    around = [f"aten::mm, seq = {at}, op_id = {40 + at}" for at in range(9)]
+    document = timeline_of(reported(named_export(tmp_path / "a.sqlite", ["gemm"], ranges=around)))
+    assert [shown for shown, *_ in document["names"] if shown.startswith("aten")] == ["aten::mm"]
+
+
 @given(st.lists(st.integers(-(2**52), 2**52), min_size=1, max_size=30))
 def test_columns_come_back_as_they_were(values: list[int]) -> None:
     column = np.array(values, np.int64)

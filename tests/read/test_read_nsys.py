@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpuledger import GpuledgerError, Limits, Severity, Table, Trace, UnreadableProfile, open_trace
+from gpuledger import GpuledgerError, Limits, Severity, Table, Trace, UnreadableProfile, build_report, open_trace
+from gpuledger.present.views.report_parts import verdict
 from support.nsys_exports import PID, TID, call, insert, kernel, minimal, push
 from support.trace_notation import columns_of
 
@@ -437,6 +438,8 @@ def test_graphs_traced_whole_are_a_table_and_a_warning(tmp_path: Path) -> None:
     trace = open_trace(path)
     assert columns_of(trace[Table.GRAPHS], "start_ns", "end_ns", "graph") == [(1, 9, 4)]
     assert codes(trace) == {"graphs-opaque": 1}
+    said = str(verdict(build_report(trace)))
+    assert said.endswith("100.0 % of the time is CUDA graphs traced as a whole: their kernels were not recorded.")
 
 
 def test_rows_waiting_in_a_write_ahead_log_are_read_and_nothing_is_written(tmp_path: Path) -> None:

@@ -413,6 +413,8 @@ def test_work_that_names_no_gpu_is_put_where_most_work_is(named: tuple[int, ...]
     assert sorted(trace[Table.KERNELS]["gpu"].tolist()) == sorted([*named, 2 if named else 0])
     assert [note.code for note in trace.health] == ["gpu-not-recorded"]
     assert min(device.gpu for device in analysed(trace)) >= 0
+    said = " ".join(gpuledger("info", tmp_path / "a.json").stdout.split())
+    assert ("GPU, name not recorded · 1 process ·" in said, "· 1 kernel" in said) == (True, not named)
 
 
 def counter(name: str, ts: float, value: float, pid: int | str = "GPU 0 Counters", key: str = "") -> dict[str, Any]:

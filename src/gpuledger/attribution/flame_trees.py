@@ -236,9 +236,8 @@ def _without_smallest(tree: FlameTree) -> FlameTree:
     """
     outermost = tree.parent < 0
     weight = np.maximum(*(column / max(int(column[outermost].sum()), 1) for column in (tree.host, tree.gpu_ns)))
-    if len(tree) > MOST_NODES:
-        weight = np.where(weight >= np.sort(weight)[-MOST_NODES], weight, 0)
-    kept = np.flatnonzero(weight > 0)
+    kept = np.sort(np.argsort(-weight, kind="stable")[:MOST_NODES])  # of equal ones the outer, which come first
+    kept = kept[weight[kept] > 0]
     place = np.full(len(tree) + 1, -1, np.int64)
     place[kept] = np.arange(len(kept))
     names, family = (tuple(column[node] for node in kept.tolist()) for column in (tree.names, tree.family))

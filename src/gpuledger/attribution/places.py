@@ -33,7 +33,7 @@ from gpuledger.attribution.lost_time import (
 )
 from gpuledger.attribution.ranges import NamedNest, NamePaths, ProgramRanges
 from gpuledger.catalog.calls import CALL_KINDS, WAITS_FOR_THREAD
-from gpuledger.ledger.activity import of_layers, short_function_name
+from gpuledger.ledger.activity import Activities, of_layers, short_function_name
 from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
@@ -435,6 +435,13 @@ def launch_ranges(ranges: ProgramRanges, device: Device, lost: LostTime) -> tupl
     """The ranges in which most of what ended the gaps was launched, and the time lost before it."""
     calls = device.host.calls.at(device.ledger.gaps.call[lost.gaps])
     return _held_by_ranges(ranges.named, calls, lost.by_gap_ns)
+
+
+def launch_ranges_of(ranges: ProgramRanges, work: Activities, calls: Rows) -> tuple[tuple[str, ...], float]:
+    """The ranges in which most of this work was launched, and their share of its time."""
+    time_ns, known = work.end_ns - work.start_ns, work.launch >= 0
+    path, held_ns = _held_by_ranges(ranges.named, calls.at(work.launch[known]), time_ns[known])
+    return path, held_ns / max(int(time_ns.sum()), 1)
 
 
 def host_function_ns(device: Device, lost: LostTime) -> tuple[str, int]:

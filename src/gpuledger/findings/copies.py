@@ -11,15 +11,23 @@ import numpy as np
 
 from gpuledger.analyse.memory.figures import MEMSET, NS_PER_S, PAGEABLE, TO_DEVICE, TO_HOST, WITHIN_DEVICE, CopyFlow
 from gpuledger.attribution.lost_time import longest
+from gpuledger.attribution.places import launch_ranges_of
 from gpuledger.findings import advice
-from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding, per_step, worth_telling
+from gpuledger.findings.finding import (
+    LEAST_SHARE,
+    Evidence,
+    Finding,
+    path_in_claim,
+    path_text,
+    per_step,
+    worth_telling,
+)
 from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import UNIFIED, State, short_function_name
 from gpuledger.ledger.books import COMM, LineKind
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.ranges import ranges_around
 from gpuledger.messages import Message, say
 from gpuledger.records import replace
 from gpuledger.trace.model import Trace
@@ -192,10 +200,9 @@ def _pageable(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
         size=bytes_text(size // device.step_count),
         time=per_step(device, time),
     )
-    evidence = _weighty(tuple(_rates(subject, flow, flow.running_ns / time, say("their time")) for flow in flows))
+    evidence = _flows(subject, [(flow, flow.running_ns) for flow in flows], say("their time"))
     assumption = say("pinned memory reaches the link's usual rate, and no call blocks")
     edit = rule.edit_of(subject)
-    evidence = (*evidence, *_place(evidence[0]))
     saving = subject.saved_ns(edit, time)
     return [rule.finding(device, claim, evidence, saving, assumption, explains=time, edit=edit)]
 
@@ -214,7 +221,7 @@ def _exposed_copies(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     saving, assumption = subject.saved_ns(edit, lost), say("compute in the same step hides it, without slowing down")
     time = per_step(device, exposed)
     claim = say("{time} of {what} not overlapped with compute", time=time, what=say("copies"))
-    evidence = (_share_of_time(device, exposed), *_flows(subject, flows))
+    evidence = (_share_of_time(device, exposed), *_exposed_flows(subject, flows))
     return [rule.finding(device, claim, evidence, saving, assumption, explains=lost, edit=edit)]
 
 
@@ -252,7 +259,7 @@ def _copy_bound(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
             size=size if device.steps is None else say("{size} per step", size=size),
             rate=bytes_text(rate),
         )
-    evidence, assumption = _flows(subject, flows), _assumption(slow, hidden)
+    evidence, assumption = _exposed_flows(subject, flows), _assumption(slow, hidden)
     bound = rule.finding(device, claim, evidence, saving, assumption, explains=exposed, edit=edit if saving else None)
     return [replace(bound, fix=_what_helps(most))]
 
@@ -294,41 +301,28 @@ def _share_of_time(device: Device, exposed: int, span: Span | None = None) -> Ev
     return Evidence(say("{share} of the time", share=share_text(share)), span, share=share, of=say("the time"))
 
 
-def _flows(subject: OneGpu, flows: Sequence[CopyFlow]) -> tuple[Evidence, ...]:
-    """The flows that hold a notable part of the exposed copies, and where the longest copy was launched."""
-    whole = _exposed_ns(flows)
-    rates = tuple(_rates(subject, flow, flow.exposed_ns / whole, say("the copies' time")) for flow in flows)
-    evidence = _weighty(rates)
-    return (*evidence, *_place(evidence[0]))
+def _exposed_flows(subject: OneGpu, flows: Sequence[CopyFlow]) -> tuple[Evidence, ...]:
+    return _flows(subject, [(flow, flow.exposed_ns) for flow in flows], say("the copies' time"))
 
 
-def _weighty(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
-    """Those that hold enough of their whole to be told; never none."""
-    return tuple(piece for piece in evidence if (piece.share or 0) >= LEAST_SHARE) or evidence[:1]
+def _flows(subject: OneGpu, flows: Sequence[tuple[CopyFlow, int]], of: str) -> tuple[Evidence, ...]:
+    """The flows that hold a notable part of a time, never none, and where the first of them was launched."""
+    whole = sum(time_ns for _, time_ns in flows)
+    told = [(flow, _rates(subject, flow, time_ns / whole, of)) for flow, time_ns in flows]
+    told = [(flow, piece) for flow, piece in told if (piece.share or 0) >= LEAST_SHARE] or told[:1]
+    return (*(piece for _, piece in told), *_place(subject, *told[0]))
 
 
-def _place(flow: Evidence) -> tuple[Evidence, ...]:
-    """In which ranges the longest copy of a flow was launched, where there are any."""
-    if not flow.ranges or flow.span is None:
+def _place(subject: OneGpu, flow: CopyFlow, told: Evidence) -> tuple[Evidence, ...]:
+    """In which ranges most of a flow was launched, where its copies lie in any."""
+    fixes = subject.fixes
+    path, held = launch_ranges_of(subject.ranges, fixes.work.at(fixes.copies_of(flow)), fixes.host.calls)
+    if not path:
         return ()
-    time, ranges = time_text(flow.span.end_ns - flow.span.start_ns), " > ".join(flow.ranges[-3:])
-    sentence = say("the longest of them, {time}, launched in {ranges}", time=time, ranges=ranges)
-    return (
-        replace(
-            flow, sentence=sentence, correlations=flow.correlations[:1], count=1, moved_bytes=None, share=None, of=""
-        ),
-    )
-
-
-def _launch_of_longest(device: Device, flow: CopyFlow) -> int:
-    """The call that launched the longest copy, as a position among the host's; -1 where that is not known."""
-    work, (start, end) = device.work, flow.longest
-    first, last = np.searchsorted(work.start_ns, [start, start + 1]).tolist()
-    alike = (
-        (work.end_ns[first:last] == end) & (work.state[first:last] == State.COPY) & (work.pid[first:last] == flow.pid)
-    )
-    launches = work.launch[first:last][alike]
-    return int(launches[0]) if len(launches) else -1
+    share = held * (told.share or 0.0)
+    sentence = say("{share} of {of} launched in {ranges}", share=share_text(share), of=told.of, ranges=path_text(path))
+    place = say("launched in {ranges}", ranges=path_in_claim(path))
+    return (replace(told, sentence=sentence, ranges=path, place=place, count=None, moved_bytes=None, share=share),)
 
 
 def _rates(subject: OneGpu, flow: CopyFlow, share: float, of: str) -> Evidence:
@@ -344,13 +338,13 @@ def _rates(subject: OneGpu, flow: CopyFlow, share: float, of: str) -> Evidence:
         what |= {"copies": say("one copy of {size}", size=size) if flow.count == 1 else copies}
         what |= {"rate": bytes_text(flow.bytes_per_s), "limit": _limit(flow)}
         sentence = say("{share} of {of} {way}: {copies}, at {rate}/s; {limit}", **what)
-    calls, launch = subject.device.host.calls, _launch_of_longest(subject.device, flow)
+    own, calls = subject.fixes.work.at(subject.fixes.copies_of(flow)), subject.fixes.host.calls
+    launch = int(own.launch[(own.end_ns - own.start_ns).argmax()])  # that of the longest
     return Evidence(
         sentence,
         span=flow.longest,
         pid=flow.pid,
         tid=None if launch < 0 else int(calls.stored("tid")[launch]),
-        ranges=ranges_around(subject.trace, calls, np.array([launch]))[0],
         call="" if launch < 0 else short_function_name(calls.strings.text(int(calls.codes("name")[launch])) or ""),
         copy=flow.kind,
         correlations=flow.correlations,

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from gpuledger.attribution.lines import LinePlace
+from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.ledger.causes import Cause, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
@@ -21,6 +22,9 @@ from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, time_text
 
 MOST_EXAMPLES: Final = 20  # so many launches stand for all that a piece of evidence is about
+_INNERMOST: Final = 4  # so many ranges of a path are told; the evidence's data has all
+_IN_CLAIM: Final = 2  # and so many in a claim
+_LONGEST_NAME: Final = 100
 LEAST_SHARE: Final = 0.2  # what holds less than this share of what it is a part of proves nothing, and is not told
 
 
@@ -33,6 +37,7 @@ class Evidence:
     pid: int | None = None
     tid: int | None = None
     ranges: tuple[str, ...] = ()  # the ranges around it, outermost first
+    place: str = ""  # where the share is by ranges, in words that go on a sentence: `in forward > attention`
     call: str = ""
     kernel: str = ""
     copy: str = ""  # the direction of copies, in NVIDIA's words
@@ -164,6 +169,23 @@ def lost_time_words(device: Device, time: int, triggers: Sequence[Trigger]) -> s
         )
         return say("{time}, once,", time=time_text(time)) if seen_once else per_step(device, time)
     return say("{time}, once in {steps} steps,", time=time_text(time), steps=count_text(device.step_count))
+
+
+def path_text(path: Sequence[str]) -> str:
+    """A path of ranges in words, the innermost of a long one; what calls itself by its own name counts once."""
+    names = [name for name, around in zip(path, (None, *path), strict=False) if name != around]
+    shown = [short_text(name) for name in names[-_INNERMOST:]]
+    return " > ".join(("…", *shown) if len(names) > _INNERMOST else shown)
+
+
+def path_in_claim(path: Sequence[str]) -> str:
+    """A path of ranges in a claim, which is short."""
+    return path_text(path[-_IN_CLAIM:])
+
+
+def short_text(name: str) -> str:
+    """A name in words; a program may give one of any length."""
+    return cut_label(name, _LONGEST_NAME)
 
 
 def often(device: Device, count: int) -> Message:

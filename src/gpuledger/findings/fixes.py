@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.kernel_loops import LoopedKernels, looped_kernels
-from gpuledger.analyse.memory.figures import NS_PER_S, PAGEABLE, TO_DEVICE, TO_HOST, CopyFlow, copy_flows
+from gpuledger.analyse.memory.figures import NS_PER_S, TO_DEVICE, TO_HOST, CopyFlow, copy_flows
 from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 from gpuledger.catalog.calls import CallKind
@@ -386,14 +386,21 @@ class Fixes:
 
     @cached_property
     def _pageable(self) -> Positions:
-        copies, work = self.trace[Table.COPIES], self.work
-        strings, chosen = copies.strings, self._steady_operations(State.COPY)
-        row, pageable = work.row[chosen], np.zeros(len(chosen), np.bool_)
-        for way, side in ((TO_DEVICE, "src_kind"), (TO_HOST, "dst_kind")):  # memsets and copies on the device have none
-            kinds = [code for label in way if (code := strings.code(label)) != NO_TEXT]
-            held = strings.code(PAGEABLE) != NO_TEXT and copies.codes(side)[row] == strings.code(PAGEABLE)
-            pageable |= is_among(copies.codes("kind")[row], kinds) & held
-        return chosen[pageable]
+        flows = [self.copies_of(flow) for flow in self.copy_flows if flow.is_pageable]
+        return np.sort(np.concatenate(flows)) if flows else np.zeros(0, np.intp)
+
+    def copies_of(self, flow: CopyFlow) -> Positions:
+        """The copies of a flow, among all operations."""
+        copies, chosen = self.trace[Table.COPIES], self._steady_operations(State.COPY)
+        row = self.work.row[chosen]
+
+        def are(column: str, text: str) -> NDArray[np.bool_]:
+            return is_among(copies.codes(column)[row], [copies.strings.code(text), *([] if text else [NO_TEXT])])
+
+        alike = are("kind", flow.kind)
+        if flow.kind in (*TO_DEVICE, *TO_HOST):  # the host has a part in it
+            alike &= are("src_kind" if flow.kind in TO_DEVICE else "dst_kind", flow.memory)
+        return chosen[alike]
 
     def pinned(self) -> Edit:
         """Copies of pageable memory come at the link's rate, and nobody waits for them."""

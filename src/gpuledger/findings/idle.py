@@ -41,7 +41,10 @@ from gpuledger.findings.finding import (
     count_words,
     lost_time_words,
     often,
+    path_in_claim,
+    path_text,
     per_step,
+    short_text,
     worth_telling,
 )
 from gpuledger.findings.fixes import SMALL_COPY_NS, Fixes
@@ -64,10 +67,6 @@ from gpuledger.trace.spans import Ints, Span, covered, intersection, total, unio
 from gpuledger.trace.statistics import largest, median
 from gpuledger.trace.tables import Table
 from gpuledger.units import share_text
-
-_INNERMOST: Final = 4  # so many ranges of a path are told; the evidence's data has all
-
-_LONGEST_NAME: Final = 100
 
 _OF_LOST: Final = say("the lost time")
 
@@ -121,7 +120,7 @@ class _GapEvidence:
         if held.call is not None:
             yield self._of(
                 held.call.amount,
-                say("in {name}", name=_short(held.call.name)),
+                say("in {name}", name=short_text(held.call.name)),
                 held,
                 held.call,
                 call=held.call.name,
@@ -141,13 +140,16 @@ class _GapEvidence:
             yield Evidence(sentence, **base, share=share, of=whole, line=where_waited.line)
         if where_waited.path:
             where = say("after waits in {ranges}", ranges=path_text(where_waited.path))
-            yield self._piece(where_waited.path_ns, where, **base, ranges=where_waited.path)
+            place = say("in {ranges}", ranges=path_in_claim(where_waited.path))
+            yield self._piece(where_waited.path_ns, where, **base, ranges=where_waited.path, place=place)
         if where_waited.stack is not None and where_waited.line is None:
-            where = say("after waits in {ranges}", ranges=_short(where_waited.stack.name))
+            where = say("after waits in {ranges}", ranges=short_text(where_waited.stack.name))
             yield self._piece(where_waited.stack.amount, where, **base)
         name, amount = _costliest(gaps.draining, gaps.drained_by[self.lost.gaps], self.lost.by_gap_ns)
         names = [short_function_name(call or "") for call in device.host.calls.at(waits).texts("name")]
-        yield self._piece(amount, say("after {name}", name=_short(name)), **base, call=name, count=names.count(name))
+        yield self._piece(
+            amount, say("after {name}", name=short_text(name)), **base, call=name, count=names.count(name)
+        )
         after = places(trace, self.subject.ranges, self.lost.by_thread, None)
         if after.line is not None and where_waited.line is not None:
             yield self._at_line(after.line, after)
@@ -160,7 +162,7 @@ class _GapEvidence:
         queued, amount = host_function_ns(self._device, lost)
         if amount >= LEAST_SHARE * lost.ns:
             name = short_function_name(queued)
-            yield self._piece(amount, say("after {name}", name=_short(name)), **self._example(None), call=name)
+            yield self._piece(amount, say("after {name}", name=short_text(name)), **self._example(None), call=name)
             other = awaited_thread(trace, replace(lost, waiting=lost.by_thread))
             held = None if other is None else places_of_other(trace, ranges, other)
             callback = None if held is None else self._on_thread(held, say("which runs it"))
@@ -169,7 +171,8 @@ class _GapEvidence:
         path, amount = launch_ranges(ranges, self._device, lost)
         if path:
             where = say("before work launched in {ranges}", ranges=path_text(path))
-            yield self._piece(amount, where, **self._example(None), ranges=path)
+            place = say("before work launched in {ranges}", ranges=path_in_claim(path))
+            yield self._piece(amount, where, **self._example(None), ranges=path, place=place)
 
     def before(self) -> Evidence:
         """The kernel or copy that ended most of the gaps."""
@@ -198,27 +201,30 @@ class _GapEvidence:
                 where = say(
                     "{where}, between {before} and {after}",
                     where=where,
-                    before=_short(before),
-                    after=_short(after),
+                    before=short_text(before),
+                    after=short_text(after),
                 )
             case (str() as before, None):
-                where = say("{where}, after {before}", where=where, before=_short(before))
+                where = say("{where}, after {before}", where=where, before=short_text(before))
             case (None, str() as after):
-                where = say("{where}, before {after}", where=where, after=_short(after))
-        return self._piece(held.time_ns, where, **self._example(None, held.span, of), ranges=held.path)
+                where = say("{where}, before {after}", where=where, after=short_text(after))
+        place = say("in {ranges}", ranges=path_in_claim(held.path)) if held.path else ""
+        return self._piece(held.time_ns, where, **self._example(None, held.span, of), ranges=held.path, place=place)
 
     def _in_functions(self, held: ThreadPlaces, *, samples_only: bool = False) -> Iterator[Evidence]:
         if held.function is not None and not samples_only:
-            yield self._of(held.function.amount, say("in {name}", name=_short(held.function.name)), held, held.function)
+            yield self._of(
+                held.function.amount, say("in {name}", name=short_text(held.function.name)), held, held.function
+            )
         if held.stack is not None and not samples_only:
             yield self._of(
-                held.stack.amount, say("in calls from {name}", name=_short(held.stack.name)), held, held.stack
+                held.stack.amount, say("in calls from {name}", name=short_text(held.stack.name)), held, held.stack
             )
         if (sampled := held.samples) is not None:
             sentence = say(
                 "{share} of the samples in that time in {name}",
                 share=share_text(sampled.share),
-                name=_short(sampled.name),
+                name=short_text(sampled.name),
             )
             whole = say("the samples in that time")
             base = self._example(None, None, held)
@@ -235,13 +241,13 @@ class _GapEvidence:
             best = self._in_ranges(held.ranges[0], held)
         elif held.function is not None:
             best = self._of(
-                held.function.amount, say("in {name}", name=_short(held.function.name)), held, held.function
+                held.function.amount, say("in {name}", name=short_text(held.function.name)), held, held.function
             )
         elif held.samples is not None:
             best = next(self._in_functions(held, samples_only=True))
         elif held.call is not None:
             best = self._of(
-                held.call.amount, say("in {name}", name=_short(held.call.name)), held, held.call, held.call.name
+                held.call.amount, say("in {name}", name=short_text(held.call.name)), held, held.call, held.call.name
             )
         else:
             return None
@@ -275,18 +281,6 @@ class _GapEvidence:
             "tid": first.tid if of is None else of.tid,
             "correlations": tuple(correlations[:MOST_EXAMPLES].tolist()),
         }
-
-
-def path_text(path: Sequence[str]) -> str:
-    """A path of ranges in words, the innermost of a long one; what calls itself by its own name counts once."""
-    names = [name for name, around in zip(path, (None, *path), strict=False) if name != around]
-    shown = [_short(name) for name in names[-_INNERMOST:]]
-    return " > ".join(("…", *shown) if len(names) > _INNERMOST else shown)
-
-
-def _short(name: str) -> str:
-    """A name in words; a program may give one of any length."""
-    return cut_label(name, _LONGEST_NAME)
 
 
 def _costliest(names: Sequence[str], which: Positions, time_ns: Ints) -> tuple[str, int]:
@@ -467,7 +461,7 @@ def _awaited(
         if (
             other is not None
             and piece.tid == other.tid
-            and (where := path_text(piece.ranges[-2:]) or _short(piece.call))
+            and (where := path_in_claim(piece.ranges) or short_text(piece.call))
         ):
             return say("the launching thread waits for another thread, which is in {where}", where=where), None
     return doing, None

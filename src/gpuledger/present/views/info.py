@@ -143,8 +143,8 @@ def origin_line(trace: Trace, found: Contents) -> str:
     if not isinstance(found.span, NotMeasured):
         parts.append(time_text(found.span.end_ns - found.span.start_ns))
     if "kernels" in counts:
-        count = count_text(counts["kernels"])
-        parts.append(say("{count} kernel", count=count) if count == "1" else say("{count} kernels", count=count))
+        kernels = counts["kernels"]
+        parts.append(say("1 kernel") if kernels == 1 else say("{count} kernels", count=count_text(kernels)))
     elif not {table.value for table in ON_GPU} & counts.keys():
         parts.append(say("no GPU work recorded"))
     return joined(" · ", parts)

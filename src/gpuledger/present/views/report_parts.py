@@ -12,6 +12,7 @@ from gpuledger.catalog.frameworks import is_amd
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import Headline, ProfiledRun, headline, main_kernels, time_before_work
+from gpuledger.ledger.activity import GRAPH_FAMILY
 from gpuledger.ledger.books import EXPOSED, OTHER_FAMILIES, Line, LineKind, small_families
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
@@ -72,12 +73,11 @@ def _verdict(run: ProfiledRun) -> Message:
 
 def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]:
     """What is lost, and to what."""
-    findings = run.findings
     sentences: list[str] = []
     if summary.loss is not None:
         sentences.append(
             say(
-                "{share} of the time is lost to {line}.",
+                "{share} of the time is {line}.",
                 share=share_text(summary.loss.share),
                 line=summary.loss.label,
             )
@@ -105,7 +105,7 @@ def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]
     elif summary.outside is not None:
         sentences.append(
             say(
-                "Outside the steps, {share} of the window is lost to {line}.",
+                "Outside the steps, {share} of the window is {line}.",
                 share=share_text(summary.outside.share),
                 line=summary.outside.label,
             )
@@ -113,25 +113,36 @@ def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]
     bound = None if run.light is None else light_sentence(run.main_device, run.light)
     if summary.loss is not None or summary.outside is not None or summary.kernels or started:
         return [*sentences, bound] if summary.kernels and bound is not None else sentences
-    if findings and findings[0].saving_ns:
+    return [*sentences, _what_is_left(run, summary, steady_ns, bound)]
+
+
+def _what_is_left(run: ProfiledRun, summary: Headline, steady_ns: int, bound: str | None) -> str:
+    """What is said where nothing much is lost."""
+    if run.findings and run.findings[0].saving_ns:
         little = say(
             "Only faster kernels would help much: {code} would save {share}.",
-            code=findings[0].code,
-            share=share_text(findings[0].saving_ns / steady_ns),
+            code=run.findings[0].code,
+            share=share_text(run.findings[0].saving_ns / steady_ns),
         )
-        return [*sentences, bound or little]
+        return bound or little
+    in_graphs = run.main_device.shown_ns.get(Line.of_family(GRAPH_FAMILY), 0) / steady_ns
+    if in_graphs >= _MOSTLY:
+        return say(
+            "{share} of the time is CUDA graphs traced as a whole: their kernels were not recorded.",
+            share=share_text(in_graphs),
+        )
     if summary.unrecorded is not None or summary.lost is not None:
-        return [*sentences, say("What is left is the kernels themselves.")]
-    return [bound or say("No fix stands out; look at the kernels themselves.")]
+        return say("What is left is the kernels themselves.")
+    return bound or say("No fix stands out; look at the kernels themselves.")
 
 
 def _placed_claim(finding: Finding) -> str:
-    """A finding's claim, with the range that most of its time is lost in, where it names no line itself."""
+    """A finding's claim, with the ranges that hold most of its time, where it names no line itself."""
     pieces = finding.evidence
-    places = [piece.ranges for piece in pieces if piece.ranges and (piece.share or 0.0) >= _MOSTLY]
+    places = [piece.place for piece in pieces if piece.place and (piece.share or 0.0) >= _MOSTLY]
     if not places or any(piece.line is not None for piece in pieces):
         return finding.claim
-    return say("{claim}, mostly in {place}", claim=finding.claim, place=" > ".join(places[0][-2:]))
+    return say("{claim}, mostly {place}", claim=finding.claim, place=places[0])
 
 
 def _at_work(device: Device, summary: Headline, *, several: bool) -> Message:

@@ -73,7 +73,7 @@ class TorchDevices:
         if not lacking.any():
             return gpus
         if not self.gpus:
-            self.gpus = (Gpu(NOT_DESCRIBED),)
+            self.gpus = (_gpu({}),)
         if not lacking.all():
             self._likely = int(np.bincount(gpus[~lacking]).argmax())
         self._assumed += int(lacking.sum())

@@ -37,6 +37,7 @@ from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text
 
 _MOST_MARKED: Final = 200
+_MOST_DESCRIBED: Final = 20  # ranges, to whoever cannot see the picture
 """Launches that a finding's link marks."""
 
 MOST_ROWS: Final = 150
@@ -237,7 +238,8 @@ def _tree_blocks(tree: RangeTree, trees: tuple[FlameTree, ...]) -> list[doc.Bloc
     whole_ns = sum(gpu_ns for _, gpu_ns in outermost)
     still = None
     if whole_ns:
-        described = "; ".join(f"{name}: {time_text(gpu_ns)}" for name, gpu_ns in outermost)
+        largest = sorted(outermost, key=lambda node: -node[1])[:_MOST_DESCRIBED]
+        described = "; ".join(f"{cut_label(name)}: {time_text(gpu_ns)}" for name, gpu_ns in largest)
         draw = partial(icicle, say("GPU time by range"), described, _icicle_nodes(tree, whole_ns))
         still = doc.Chart(draw, name="range-chart")
     if any(flame.kind is TreeKind.IDLE_STACKS for flame in trees):

@@ -33,8 +33,8 @@ from gpuledger.records import replace
 from gpuledger.units import instant_text, share_text
 from gpuledger.version import own_version
 
-LARGEST: Final = 3_000_000
-"""No page has more bytes than this."""
+LARGEST: Final = 2_000_000
+"""No page has more bytes than this, 2 MB: it opens at once, and can be sent to anybody."""
 
 ROOMS: Final = (Room(500, 400), Room(200, 240), Room(80, 120), Room(30, 60))
 """Tried in order until the page is small enough."""
@@ -257,7 +257,9 @@ class _PageWriter(PartWriter):
                 fix = say("with {code} fixed", code=block.fixed.code) if block.fixed is not None else ""
                 return self.timeline(timeline_json(block, tell, self._room.letters), fix)
             case doc.FlameBlock(still=still):
-                return self.flame(flame_json(block, tell), Html() if still is None else self._chart(still))
+                return self.flame(
+                    flame_json(block, tell, self._room.letters), Html() if still is None else self._chart(still)
+                )
             case doc.StepStrip(chart, still):
                 shown = self.table(table(still, tell, self._room))
                 return self.steps(self._chart(chart), shown, steps_json(block, tell))

@@ -30,6 +30,7 @@ from gpuledger.analyse.timeline import (
 from gpuledger.analyse.utilization.samples import GpuSamples, gpu_samples
 from gpuledger.attribution.flame_trees import TreeKind
 from gpuledger.catalog.gpu_metrics import MEMORY, GpuMetric
+from gpuledger.catalog.kernel_names import without_ids
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
@@ -53,7 +54,9 @@ _MOST_CAUSES: Final = 3
 """Of one gap, those with the most time."""
 
 _LONGEST_EVENT_NAME: Final = 60
-_LONGEST_FRAME_NAME: Final = 120
+_MOST_NAMES: Final = 1_000
+"""All names of events together have at most so many times the letters that one may have."""
+_FRAME_NAME: Final = 0.3  # of the letters that a whole name may have
 
 _SERIES: Final = (
     (say("SMs active"), "compute-gemm", (GpuMetric.SM_ACTIVE,)),
@@ -155,7 +158,10 @@ def _json(content: object) -> str:
 
 
 def timeline_json(block: TimelineBlock, tell: Tell, letters: int) -> str:
-    """The stretches; `scripts/timeline_model.js` reads it. Whole names have at most so many letters."""
+    """The stretches; `scripts/timeline_model.js` reads it. Whole names have at most so many letters.
+
+    With many letters in all names, events whose names come later have none: a program may name every item anew.
+    """
     writer = _TimelineWriter(block.report, block.finder, tell, letters)
     stretches = [writer.stretch(stretch) for stretch in block.stretches]
     if block.fixed is not None:
@@ -178,8 +184,9 @@ def timeline_json(block: TimelineBlock, tell: Tell, letters: int) -> str:
     )
 
 
-def flame_json(block: FlameBlock, tell: Tell) -> str:
+def flame_json(block: FlameBlock, tell: Tell, letters: int) -> str:
     """The trees; `scripts/flame.js` reads it. A frame that is no kernel has no tone: the script colours it by name."""
+    longest = int(_FRAME_NAME * letters)
     numbers: dict[tuple[str, str], int] = {}
     trees = []
     for tree in block.trees:
@@ -187,7 +194,7 @@ def flame_json(block: FlameBlock, tell: Tell) -> str:
         tones = {"": "", "copy": "copy"}
         tones |= {family: line_tone(family_line(family)) for family in set(tree.family) - tones.keys()}
         keys = [
-            (visible(middle(name, _LONGEST_FRAME_NAME)) or outside, tones[family] or ("" if name else "muted"))
+            (visible(middle(name, longest)) or outside, tones[family] or ("" if name else "muted"))
             for name, family in zip(tree.names, tree.family, strict=True)
         ]
         trees.append(
@@ -248,6 +255,7 @@ class _TimelineWriter:
     def __init__(self, report: ProfiledRun, finder: EventFinder, tell: Tell, letters: int) -> None:
         self._report, self._finder, self._tell, self._letters = report, finder, tell, letters
         self.rows, self.names, self.kinds = _NumberedThings(), _NumberedThings(), _NumberedThings()
+        self._written = 0
         self._samples: dict[int, GpuSamples] = {}
         for device in report.devices:
             self.rows.number(("idle", device.gpu), ["idle", self._of_gpu(say("Idle"), device)])
@@ -378,12 +386,18 @@ class _TimelineWriter:
 
     def _name(self, source: EventSource, text: str | None, kind: int) -> int:
         """A name's number: what it is called in short and in whole, its tone, and what kind of thing it is."""
+        if source is EventSource.RANGE and text:
+            text = without_ids(text) or text
         key = source, text, kind
         if key in self.names:  # most names are of every stretch
             return self.names.number(key, None)
+        is_full = self._written > _MOST_NAMES * self._letters
+        if is_full and (key := (source, None, kind)) in self.names:
+            return self.names.number(key, None)
         short, tone, words = event_words(self._finder, source, text, kind)
-        shown = visible(middle(short, _LONGEST_EVENT_NAME))
-        whole = cut(text or "", self._letters, self._tell)
+        shown = "…" if is_full else visible(middle(short, _LONGEST_EVENT_NAME))
+        whole = "" if is_full else cut(text or "", self._letters, self._tell)
+        self._written += len(shown) + len(whole)
         entry = [shown, "" if whole == shown else whole, tone, self.kinds.number(words, self._tell(words))]
         return self.names.number(key, entry)
 
