@@ -258,15 +258,16 @@ def _gap_sentences(answer: GapsAnswer) -> Sentences:
         return (idle,)
     first = max(summary.by_trigger, key=lambda part: part.time_ns)
     figures = {
+        "most": say("Most of it") if device.steps is None else say("Most of it in the steady steps"),
         "trigger": first.trigger.label,
         "share": share_text(first.time_ns / summary.steady_idle_ns),
         "gaps": gaps_text(first.gaps),
         "time": step_time_text(device, first.time_ns),
     }
     if answer.code is None or first.time_ns < WORTH_DOING * device.steady_ns:
-        return idle, say("Most of it in the steady steps: {trigger}, {share} ({gaps}, {time}).", **figures)
+        return idle, say("{most}: {trigger}, {share} ({gaps}, {time}).", **figures)
     return idle, say(
-        "Most of it in the steady steps: {trigger}, {share} ({gaps}, {time}): `gpuledger explain {code}`; "
+        "{most}: {trigger}, {share} ({gaps}, {time}): `gpuledger explain {code}`; "
         "`gpuledger report` ranks fixes by what they save.",
         **figures,
         code=answer.code,
