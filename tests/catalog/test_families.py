@@ -296,6 +296,8 @@ NAMES: dict[str, tuple[str, ...]] = {
         "affine_f32",
         "SubTensorOpWithScalar1d",
         "cupy_multiply__float32_float32_float32",
+        "broadcast_kernel(CuKernelContext, CuDeviceArray<Float32, (int)3, (int)1>, Broadcasted<CuArrayStyle<(int)3>>)",
+        "gpu_broadcast_kernel_linear",
         "CudaCodeGen::kernel1(CudaCodeGen::Tensor<float, 2>)",
         "nvfuser_pointwise_f0_c1_r0_g0",
         "void thrust::cuda_cub::core::_kernel_agent<thrust::cuda_cub::__parallel_for::ParallelForAgent<int>>(int)",

@@ -108,6 +108,61 @@ def test_one_gap_is_not_believed_highly(tmp_path: Path) -> None:
     assert told(minimal(tmp_path / "b.sqlite", **often))["HOST-CODE"].confidence == "high"
 
 
+@pytest.mark.parametrize(
+    ("between", "waits", "code"),
+    [(MS, False, "HOST-CODE"), (50 * US, False, "HOST-LOAD"), (50 * US, True, "HOST-LOAD"), (MS, True, "HOST-THREAD")],
+)
+def test_what_leads_to_a_load_compiles_and_what_comes_long_before_does_not(
+    between: int, waits: bool, code: str, tmp_path: Path
+) -> None:
+    """40 ms of the program's own, or of another thread's, then an allocation, and a load of 300 us some time later.
+
+    It was: HOST-LOAD for 800 ms of host code before the first `cuInit`, as a load of 3 ms came 25 ms after it; and
+    HOST-THREAD while XLA compiled in another thread.
+    """
+    begins = 40 * MS
+    rows = launched((0, 5 * US, 10 * US, 100 * US), (44 * MS, 44 * MS + 5 * US, 44 * MS + 10 * US, 45 * MS))
+    rows["RUNTIME"] += [
+        call(begins, begins + 10 * US, nameId=4, correlationId=8),
+        call(begins + between, begins + between + 300 * US, nameId=5, correlationId=9),
+    ]
+    if waits:
+        rows["OSRT"] = [{"start": 200 * US, "end": begins - 10 * US, "nameId": 6, "globalTid": TID, "eventClass": 27}]
+    path = minimal(tmp_path / "a.sqlite", **rows)
+    for number, name in enumerate(("cudaMalloc_v3020", "cuModuleLoadData", "futex"), 4):
+        named(path, number, name)
+    assert max(told(path).values(), key=lambda finding: finding.explains_ns).code == code
+
+
+@pytest.mark.parametrize(("begins", "is_set_up"), [(1290 * MS, True), (10 * MS, False)])
+def test_a_first_copy_that_begins_late_sets_up(begins: int, is_set_up: bool, tmp_path: Path) -> None:
+    """It was: '52.1 % of it sync', as the first `cudaMemcpyAsync`, of 8 bytes, returned after 1.29 s; nothing ran."""
+    copy = {"start": begins, "end": 1291 * MS, "globalPid": PID, "bytes": 8, "copyKind": 1, "correlationId": 1}
+    path = minimal(tmp_path / "a.sqlite", MEMCPY=[copy], RUNTIME=[call(0, 1292 * MS, nameId=4, correlationId=1)])
+    named(path, 4, "cudaMemcpyAsync_v3020")
+    claims = [finding.claim for finding in told(path).values()]
+    assert ("the CUDA context is created: 1.29 s, once" in claims) is is_set_up
+
+
+@pytest.mark.parametrize("calls", [1, 20])
+def test_memory_of_one_call_is_allocated_once(calls: int, tmp_path: Path) -> None:
+    """It was: 'put one `acc data` region around the loop', for the one call that pins what OpenACC copies through."""
+    rows = launched((0, 5 * US, 10 * US, 100 * US), (21 * MS, 21 * MS + 5 * US, 21 * MS + 10 * US, 22 * MS))
+    length = 20 * MS // calls
+    rows["RUNTIME"] += [
+        call(200 * US + length * at, 190 * US + length * (at + 1), nameId=4, correlationId=8 + at)
+        for at in range(calls)
+    ]
+    path = minimal(tmp_path / "a.sqlite", **rows)
+    named(path, 4, "cuMemHostAlloc")
+    finding = told(path)["HOST-ALLOC"]
+    assert finding.claim == "the GPU waits 20.9 ms, once, while the host allocates or frees memory"
+    is_one = calls == 1
+    assert (finding.confidence == "low") is is_one
+    assert (finding.fix or "").startswith("nothing, where the program runs for long") is is_one
+    assert (finding.sentences[0] == "95.6 % of it in one call of cuMemHostAlloc") is is_one
+
+
 def test_code_that_one_of_many_steps_loads_is_not_saved_in_each(tmp_path: Path) -> None:
     """Ten steps of 1 ms, and a load of 50 ms in the fifth, but not in its first launch."""
     load_at, load = 4, 50 * MS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -338,6 +339,43 @@ def test_the_report_of_nothing_is_one_sentence(tmp_path: Path) -> None:
     ran = gpuledger("report", minimal(tmp_path / "a.sqlite", NVTX=[push(0, 5, "step")]))
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr.startswith("error: a.sqlite: no GPU work was recorded")
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "calls", "why"),
+    [
+        (
+            "System X. CUDA tracing data was not collected.",
+            "NvtxEvents",
+            0,
+            "nsys: System X. CUDA tracing data was not",
+        ),
+        ("No CUDA events collected. Does it?", "NvtxEvents", 0, "; CUDA was not traced, but NvtxEvents\n"),
+        ("No CUDA events collected. Does it?", "Cuda", 0, "ranges 1\n"),
+        (
+            "Not all CUDA events might have been collected",
+            "Cuda",
+            2,
+            "; 2 calls put kernels on the GPU, and the profile",
+        ),
+    ],
+)
+def test_the_report_of_nothing_says_what_the_recording_says_of_it(
+    said: str, asked: str, calls: int, why: str, tmp_path: Path
+) -> None:
+    """It was: counts alone, and why stood in `info`, far down."""
+    from support.command import gpuledger
+
+    path = minimal(tmp_path / "a.sqlite", NVTX=[push(0, 5, "step")], RUNTIME=[call(1, 2)] * calls)
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE DIAGNOSTIC_EVENT (severity INTEGER, text TEXT)")
+        database.execute("CREATE TABLE META_DATA_CAPTURE (name TEXT, value TEXT)")
+        database.execute("INSERT INTO DIAGNOSTIC_EVENT VALUES (2, ?)", (said,))
+        database.execute("INSERT INTO META_DATA_CAPTURE VALUES ('CAPTURE_EVENT_TYPE', ?)", (asked,))
+    database.close()
+    ran = gpuledger("report", path)
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert why in ran.stderr
 
 
 def test_a_marker_that_matches_nothing_lists_what_there_is(decode: Path) -> None:

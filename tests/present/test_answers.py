@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from gpuledger.findings.pages import codes
 from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.units import share_text, time_text
 from support.command import gpuledger
+from support.nsys_exports import TID, call, insert, kernel, minimal
 
 pytestmark = pytest.mark.usefixtures("profiles_read_once")
 
@@ -60,6 +62,29 @@ def test_where_there_is_nothing_to_say_that_is_said(unpacked: Callable[[str], Pa
     profile = unpacked("decode.sqlite")
     assert _first("ops", profile) == "GPU 0: no operators were recorded."
     assert _first("memory", profile, "--time=0.1s:0.1001s").endswith("no copies in the steady steps.")
+
+
+def test_work_never_waits_less_than_nothing_and_the_cpu_never_longer_than_it_takes(tmp_path: Path) -> None:
+    """It was: 'work waits -990 us in the queue', as calls may return after their work; and two threads' waits added."""
+    kernels = [kernel(start, start + 900_000, correlationId=start + 1) for start in (0, 1_000_000)]
+    launches = [call(row["start"], row["start"] + 995_000, correlationId=row["correlationId"]) for row in kernels]
+    waits = [call(100_000, 1_900_000, nameId=4, correlationId=7 + more, globalTid=TID + more) for more in (0, 1)]
+    path = minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=[*launches, *waits])
+    with sqlite3.connect(path) as database:
+        insert(database, "StringIds", [{"id": 4, "value": "cudaStreamSynchronize_v3020"}])
+    database.close()
+    launching, waiting = gpuledger("launches", path).stdout.split("\n\n")[:2]
+    assert "work waits 0 ns in the queue (median)" in launching
+    assert waiting == "The CPU waits 1.80 ms for the GPU: 2 calls."
+    rows = {row["figure"]: row["value"] for row in _table("launches", path, "launch_queue_gpu0")}
+    assert (rows["queued, 10th percentile"], rows["queued, 90th percentile"]) == (0, 0)
+    assert (
+        _first("gaps", path)
+        == "GPU 0: idle 5.3 % of the window (100 us of 1.90 ms), in one gap; 95.0 % of the idle time is launch calls."
+    )
+    assert gpuledger("gaps", path).stdout.split("\n\n")[1].startswith("Most of it: ")
+    assert " · 2 kernels\n" in gpuledger("info", path).stdout
+    assert " · 1 kernel\n" in gpuledger("info", minimal(tmp_path / "b.sqlite", KERNEL=kernels[:1])).stdout
 
 
 def test_every_trigger_leads_to_a_finding_that_can_be_explained() -> None:

@@ -161,6 +161,18 @@ def test_what_was_not_recorded_is_said_not_shown_as_zero(tmp_path: Path) -> None
     assert "launch overhead, syncs and the cause" in page.one("missing").text
 
 
+def test_without_steps_nothing_is_told_by_step_and_a_fix_is_no_evidence(tmp_path: Path) -> None:
+    """It was: '20 pieces of work per step' of no step, '1 gaps', and a fix that stood there twice."""
+    rows = [kernel(30_000 + 6_000 * at, 32_000 + 6_000 * at, correlationId=at) for at in range(20)]
+    calls = [call(1_000 * at, 1_000 * (at + 1), correlationId=at) for at in range(20)]
+    report = reported(minimal(tmp_path / "a.sqlite", KERNEL=rows, RUNTIME=calls))
+    shown = page_of(report)
+    fix = next(finding.fix for finding in report.findings if finding.code == "TINY-KERNELS")
+    assert fix not in [item.text for item in parsed(shown).all("li")]
+    assert "work starts 76.5 us after its launch returned (median)" in parsed(shown).one("launches").text
+    assert "pieces of work per step" not in shown
+
+
 def test_chinese_throughout(drawn: Drawn) -> None:
     report, english = drawn("moe_loop.sqlite")
     page = parsed(page_of(report, "zh"))

@@ -365,6 +365,21 @@ def described(path: Path, *rows: str, mapping: tuple[str, ...] = ()) -> Path:
     return path
 
 
+@pytest.mark.parametrize(("places", "names"), [(("61", "01"), "ba"), (("01", "01"), "ab"), (("61", ""), "ab")])
+def test_gpus_are_numbered_as_nvidia_smi_numbers_them(places: tuple[str, str], names: str, tmp_path: Path) -> None:
+    """It was: 'GPU 3' for what everybody calls 1, as `id` is in no order that anybody sees."""
+    path = minimal(tmp_path / "a.sqlite", KERNEL=[kernel(1, 2), kernel(3, 4, deviceId=1)])
+    first, second = (f"'0000:{place}:00.0'" if place else "NULL" for place in places)
+    altered(
+        path,
+        "CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT, cuDevice INTEGER, busLocation TEXT)",
+        f"INSERT INTO TARGET_INFO_GPU VALUES (0, 'a', 1, {first}), (1, 'b', 0, {second})",
+    )
+    trace = open_trace(path)
+    assert "".join(gpu.name for gpu in trace.origin.gpus) == names
+    assert "".join(names[gpu] for gpu in trace[Table.KERNELS]["gpu"].tolist()) == "ba"
+
+
 @pytest.mark.parametrize("ordinal", [0, 1, 7])
 @pytest.mark.parametrize("noted", ["NULL", "0"])
 def test_the_only_gpu_of_an_export_is_the_one_that_worked(noted: str, ordinal: int, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints
+from gpuledger.trace.spans import Ints, union
 from gpuledger.trace.statistics import Statistics, percentile_in_order, summarise
 from gpuledger.trace.tables import Rows
 
@@ -70,7 +70,7 @@ DELAYS: Final[tuple[tuple[str, int | None], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class QueueDelays:
-    """From a launch call's return to the start of what it launched."""
+    """From a launch call's return to the start of what it launched; 0 for what began before the call returned."""
 
     median_ns: float
     p10_ns: float
@@ -109,6 +109,7 @@ class LaunchCosts:
     steady_ns: int
     launch_calls: tuple[CallTimes, ...]
     waiting_calls: tuple[CallTimes, ...]
+    waited_ns: int  # when any thread was in one, in the steady stretch: two that wait at once wait once
     queue: LaunchQueue
     by_range: tuple[RangeLaunches, ...]
     families: tuple[tuple[str, Statistics], ...]  # the kernels of each family, and how long they run; the most first
@@ -117,13 +118,15 @@ class LaunchCosts:
 def launch_costs(trace: Trace, device: Device) -> LaunchCosts:
     """What launching costs on one GPU."""
     host = device.host
-    waits, launches = device.steady_calls & host.are(CallKind.SYNC), device.steady_launches
+    waits, launches = np.flatnonzero(device.steady_calls & host.are(CallKind.SYNC)), device.steady_launches
+    waited = union(host.calls["start_ns"][waits], host.calls["end_ns"][waits])
     return LaunchCosts(
         gpu=device.gpu,
         steps=device.step_count,
         steady_ns=device.steady_ns,
         launch_calls=most_time_first(host.calls, launches),
-        waiting_calls=most_time_first(host.calls, np.flatnonzero(waits)),
+        waiting_calls=most_time_first(host.calls, waits),
+        waited_ns=int(device.steady_part_ns(waited.start_ns, waited.end_ns).sum()),
         queue=_queue(device),
         by_range=_by_range(trace, device, launches),
         families=_families(device),
@@ -147,11 +150,12 @@ def _queue(device: Device) -> LaunchQueue:
     delay, delays = _launch_delays(device), None
     delay.sort()  # once for all that is asked of it
     if len(delay):
-        low, middle, high = (percentile_in_order(delay, percent) for percent in (10, 50, 90))
         ahead = len(delay) - int(np.searchsorted(delay, AHEAD_NS, side="right"))
         up_to = np.searchsorted(delay, [bound for _, bound in DELAYS if bound is not None]).tolist()
         counts = np.diff([0, *up_to, len(delay)]).tolist()
         buckets = tuple((name, count) for (name, _), count in zip(DELAYS, counts, strict=True))
+        np.maximum(delay, 0, out=delay)
+        low, middle, high = (percentile_in_order(delay, percent) for percent in (10, 50, 90))
         delays = QueueDelays(middle, low, high, ahead / len(delay), buckets)
     return LaunchQueue(
         activities=count,

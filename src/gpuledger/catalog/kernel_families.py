@@ -228,13 +228,13 @@ FAMILIES: Final[Table] = tuple(
             r"copy|cpy|transpos|permut|concat|cat_?arr|(?<![a-z])cat(?![a-z])|nchwto|nhwcto|im2row|swap_blocks",
             r"fill|const_set|(?<![a-z])pad(?![a-z])|padding|(?<![a-z])(?:zeros|ones|flip|roll|repeat)(?![a-z])",
             # changes of type, quantising among them: vLLM, TensorRT-LLM, TransformerEngine; not gpu_kernel_impl_nocast
-            r"(?<![a-z])cast(?![a-z])|cast_?kernel|type_?cast|convert|to_dtype|to_dense|quant",
+            r"(?<![a-z])cast(?![a-z])|(?<!broad)cast_?kernel|type_?cast|convert|to_dtype|to_dense|quant",
             # writers of the key-value cache: reshape_and_cache, store_kvcache, concat_and_cache_mla
             r"_and_cache|kv_?cache|kv_?buffer|kv_?pool",
         ),
         "elementwise": (
-            # PyTorch, Triton, XLA, TensorFlow, TensorRT
-            r"element_?wise|point_?wise|loop_\w{0,40}fusion|wrapped_|eigenmetakernel|generatednative|parallel_?for|for_each",
+            # PyTorch, Triton, XLA, TensorFlow, TensorRT; Julia's dots
+            r"broadcast_kernel|element_?wise|point_?wise|loop_\w{0,40}fusion|wrapped_|eigenmetakernel|generatednative|parallel_?for|for_each",
             # optimizers: PyTorch's foreach and fused ones, apex
             r"multi_?tensor|adam|sgd|lamb(?!da)|adagrad|rmsprop|lion_",
             r"dropout|bias|residual|triu|tril|arange|where|clamp|bin_bcast|scale_?(?:packed|f32|kernel)|compute_position|update_scale",

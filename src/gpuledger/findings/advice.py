@@ -90,6 +90,8 @@ RECOMPILE: Final[Mapping[Compiler, tuple[Message, Message]]] = {
     ),
 }
 """What the host does while it compiles, and what to do about it."""
+ALLOCATED_ONCE: Final = say("nothing, where the program runs for long: it is paid once; else allocate, or pin, less")
+
 HOST_ALLOC: Final = FixWords.of(
     say("allocate once at start-up; allocate, free and pin nothing in the loop"),
     {

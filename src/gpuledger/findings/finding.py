@@ -164,7 +164,10 @@ def is_once(device: Device, triggers: Sequence[Trigger]) -> bool:
 def lost_time_words(device: Device, time: int, triggers: Sequence[Trigger]) -> str:
     """What is lost to these, for one step; of one gap alone the whole."""
     if not is_once(device, triggers):
-        return per_step(device, time)
+        seen_once = (
+            device.steps is None and set(triggers) <= set(OCCUPATIONS) and only_gap(device, triggers) is not None
+        )
+        return say("{time}, once,", time=time_text(time)) if seen_once else per_step(device, time)
     return say("{time}, once in {steps} steps,", time=time_text(time), steps=count_text(device.step_count))
 
 

@@ -188,9 +188,9 @@ class Fixes:
         return self._without(self.steady_calls(kind))
 
     def load(self) -> Edit:
-        """What is loaded is there, and the code around it is not run."""
+        """What is loaded is there, and the code around it is not run, here or in a thread that is waited for."""
         calls = self.steady_calls(CallKind.LOAD)
-        code = self.code_ns(Cause.HOST_CODE, Cause.DISPATCH)
+        code = self.code_ns(Cause.HOST_CODE, Cause.DISPATCH, Cause.WAIT_THREAD)
         return lambda graph: without_calls(graph, calls, code[calls])
 
     def compiled(self) -> Edit:

@@ -311,10 +311,14 @@ def with_confidence(device: Device, rule: Rule[OneGpu], finding: Finding) -> Fin
     """A finding about gaps, believed highly only if they are several: what was seen once may not happen again.
 
     Nothing is saved of steps that do not have it: one of many steps, or code, which is known not to be loaded again.
+    Nor is memory of one long call allocated in a loop.
     """
     gap = only_gap(device, rule.triggers)
     if gap is None or not finding.saving_ns:
         return finding
+    if device.steps is None and Cause.ALLOC in rule.triggers and (one := _one_allocation(device, gap)) is not None:
+        others = (piece for piece in finding.evidence if piece.call != one.call)
+        return replace(finding, confidence=say("low"), fix=advice.ALLOCATED_ONCE, evidence=(one, *others))
     loads = Cause.LOAD in rule.triggers
     if not (loads or is_once(device, rule.triggers)):
         return replace(finding, confidence=say("medium")) if finding.confidence == "high" else finding
@@ -330,6 +334,30 @@ def with_confidence(device: Device, rule: Rule[OneGpu], finding: Finding) -> Fin
     if device.steps is None:
         return cold
     return replace(cold, saving_ns=0, saving_ns_per_step=0, saving_low_ns_per_step=0, edit=None)
+
+
+def _one_allocation(device: Device, gap: int) -> Evidence | None:
+    """The call that allocates for the most of a gap; None where there are many."""
+    gaps, calls = device.ledger.gaps, device.host.calls
+    span = Span(int(gaps.start_ns[gap]), int(gaps.end_ns[gap]))
+    allocating = np.flatnonzero(device.host.are(CallKind.ALLOC))
+    inside = np.minimum(calls["end_ns"][allocating], span.end_ns) - np.maximum(
+        calls["start_ns"][allocating], span.start_ns
+    )
+    share = int(inside.max(initial=0)) / (span.end_ns - span.start_ns)
+    if share < MOSTLY:
+        return None
+    held = int(allocating[inside.argmax()])
+    name = short_function_name(calls.strings.text(int(calls.codes("name")[held])) or "")
+    return Evidence(
+        say("{share} of it in one call of {name}", share=share_text(share), name=name),
+        Span(int(calls["start_ns"][held]), int(calls["end_ns"][held])),
+        int(calls["pid"][held]),
+        int(calls.stored("tid")[held]),
+        call=name,
+        share=share,
+        of=say("the longest gap"),
+    )
 
 
 RULES: Final = (

@@ -319,8 +319,9 @@ class _Booking:
             (Cause.DEVICE_WAIT, waits & ~unrecorded & ~self._follows_pages[gap], after_ns),
             (Cause.PAGE_MIGRATION, waits & ~unrecorded & self._follows_pages[gap], after_ns),
             (Cause.LAUNCH_LATENCY, ~waits, after_ns),
-            (Cause.LOAD, loads := self._loads_code(gap), inside_ns),
-            (Cause.LAUNCH, ~loads, inside_ns),
+            (Cause.CONTEXT, creates := self.host.kinds[call] == CallKind.CONTEXT.number, inside_ns),
+            (Cause.LOAD, loads := ~creates & self._loads_code(gap), inside_ns),
+            (Cause.LAUNCH, ~creates & ~loads, inside_ns),
         ):
             books.add(cause, late[mask], amount[mask])
         threads = self.host.thread_of_call[call]
@@ -359,7 +360,7 @@ class _Booking:
         """What set each gap off, first match wins; and for those drained, by which call. `cuts` are between steps."""
         length = self.end - self.start
         largest = causes.largest()
-        loading = (causes.of(Cause.LOAD) > 0) & (2 * causes.total(Cause.LOAD, Cause.HOST_CODE) > length)
+        loading = self._loads(causes)
         behind = 2 * causes.total(*_HOST_BEHIND) > length
         drainer = self._drainer(behind)
         by_itself = is_among(largest, [_AT[cause] for cause in _LARGEST_WINS]) | (
@@ -381,6 +382,17 @@ class _Booking:
         conditions = [cold, compiling, loading, fed, by_itself, drainer >= 0, behind]
         trigger: Positions = np.select(conditions, kinds, largest)
         return trigger, np.where(trigger == _DRAINED_AT, drainer, -1)
+
+    def _loads(self, causes: ByCause) -> NDArray[np.bool_]:
+        """Gaps in which the host was late and loaded code for the most of them, or did what led to that."""
+        loading, length = 2 * causes.of(Cause.LOAD) > self.end - self.start, self.end - self.start
+        around = causes.total(Cause.LOAD, Cause.HOST_CODE, Cause.WAIT_THREAD, Cause.OS)
+        may_lead = np.flatnonzero(~loading & (causes.of(Cause.LOAD) > 0) & (2 * around > length))
+        for number, of_thread in RowsByKey.of(self.host.thread_of_call[self.call[may_lead]]):
+            gap = may_lead[of_thread]
+            led = covered(self.host.leads_to_loads(number), self.start[gap], self.end[gap])
+            loading[gap] = 2 * (led + causes.of(Cause.LOAD)[gap]) > length[gap]
+        return loading
 
     def _compiles(self) -> NDArray[np.bool_]:
         """Gaps in which the host was late and compiled, or recorded a graph anew, for the most of them."""

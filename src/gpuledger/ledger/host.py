@@ -48,6 +48,7 @@ from gpuledger.trace.spans import (
     covered,
     difference,
     either,
+    furthest,
     intersection,
     union,
     union_of,
@@ -259,6 +260,19 @@ class Host:
         own = np.flatnonzero(thread(ranges) == self.threads[number]) if len(ranges) else np.empty(0, np.intp)
         return union(ranges["start_ns"][own], ranges["end_ns"][own])
 
+    def leads_to_loads(self, number: int) -> Spans:
+        """The stretches between a thread's calls that end as it loads code, whatever it then calls first.
+
+        What compiles does so outside of CUDA, in its own code or in another thread's that it waits for, and loads the
+        result as soon as it is there. Code that comes long before a load has nothing to do with it.
+        """
+        own = self.calls_of(number)
+        start, until = self.calls["start_ns"][own], furthest(self.calls["end_ns"][own])
+        loads = np.append(start[self.kinds[own] == CallKind.LOAD.number], _NEVER_NS)
+        begins, ends = until[:-1], start[1:]
+        leads = (ends - begins >= DISPATCH_NS) & (loads[sweep.search(loads, ends)] - ends < DISPATCH_NS)
+        return Spans(begins[leads], ends[leads])
+
     @cached_property
     def blocking(self) -> Ints:
         """Positions of the calls in which the host waits for the device."""
@@ -388,23 +402,29 @@ def _context_creators(trace: Trace, calls: Rows, kinds: NDArray[np.int8]) -> lis
 
     `cudaFree(0)` and the first `cudaMalloc` are the usual ones. And later ones that take as long, far longer than such
     calls do and than the device works meanwhile: a library sets itself up in them. Pinned memory takes long by itself,
-    and is left out.
+    and is left out. A first copy that begins late in its call had nothing to wait for: it sets up, too.
     """
     may_create = (CallKind.ALLOC.number, CallKind.CALL.number)
     long = np.flatnonzero(calls.duration_ns >= CONTEXT_NS)
     long = long[np.argsort(calls["start_ns"][long], kind="stable")]
     first = {int(calls["pid"][row]): row for row in reversed(long.tolist())}
-    long = long[is_among(kinds[long], may_create)]
+    long = long[is_among(kinds[long], (*may_create, CallKind.COPY_CALL.number))]
     if not len(long):
         return []
-    creating, usual_ns = [], median(calls.duration_ns[is_among(kinds, may_create)])
+    usual = calls.duration_ns[is_among(kinds, may_create)]
+    creating, usual_ns = [], median(usual) if len(usual) else 0
     for row in long[:_MOST_LONG_CALLS].tolist():
         name, pid = int(calls.codes("name")[row]), int(calls["pid"][row])
         start_ns, end_ns = int(calls["start_ns"][row]), int(calls["end_ns"][row])
         if _PINS.search(calls.strings.text(name) or ""):
             continue
         work = [rows.where(rows["pid"] == pid) for rows in map(trace.__getitem__, _WORK)]
-        if first[pid] == row and all(start_ns < rows["start_ns"].min(initial=_NEVER_NS) for rows in work):
+        begun_ns = min(int(rows["start_ns"].min(initial=_NEVER_NS)) for rows in work)
+        if kinds[row] == CallKind.COPY_CALL.number:
+            if begun_ns - start_ns >= max(CONTEXT_NS, (end_ns - start_ns) // 2):
+                creating.append(row)
+            continue
+        if first[pid] == row and start_ns < begun_ns:
             creating.append(row)
             continue
         ran_ns = sum(

@@ -245,13 +245,12 @@ def _gap_sentences(answer: GapsAnswer) -> Sentences:
         return (say("GPU {gpu}: never idle in {window}.", gpu=summary.gpu, window=time_text(window_ns)),)
     largest = summary.by_cause[0]
     idle = say(
-        "GPU {gpu}: idle {share} of the window ({idle} of {window}), in {count} gaps; {part} of the idle time is "
-        "{cause}.",
+        "GPU {gpu}: idle {share} of the window ({idle} of {window}), in {gaps}; {part} of the idle time is {cause}.",
         gpu=summary.gpu,
         share=share_text(summary.idle_ns / window_ns),
         idle=time_text(summary.idle_ns),
         window=time_text(window_ns),
-        count=count_text(summary.gaps),
+        gaps=gaps_text(summary.gaps),
         part=share_text(largest.time_ns / summary.idle_ns),
         cause=largest.cause.label,
     )
@@ -259,19 +258,25 @@ def _gap_sentences(answer: GapsAnswer) -> Sentences:
         return (idle,)
     first = max(summary.by_trigger, key=lambda part: part.time_ns)
     figures = {
+        "most": say("Most of it") if device.steps is None else say("Most of it in the steady steps"),
         "trigger": first.trigger.label,
         "share": share_text(first.time_ns / summary.steady_idle_ns),
-        "count": count_text(first.gaps),
+        "gaps": gaps_text(first.gaps),
         "time": step_time_text(device, first.time_ns),
     }
     if answer.code is None or first.time_ns < WORTH_DOING * device.steady_ns:
-        return idle, say("Most of it in the steady steps: {trigger}, {share} ({count} gaps, {time}).", **figures)
+        return idle, say("{most}: {trigger}, {share} ({gaps}, {time}).", **figures)
     return idle, say(
-        "Most of it in the steady steps: {trigger}, {share} ({count} gaps, {time}): `gpuledger explain {code}`; "
+        "{most}: {trigger}, {share} ({gaps}, {time}): `gpuledger explain {code}`; "
         "`gpuledger report` ranks fixes by what they save.",
         **figures,
         code=answer.code,
     )
+
+
+def gaps_text(count: int) -> Message:
+    """How many gaps there are."""
+    return say("one gap") if count == 1 else say("{count} gaps", count=count_text(count))
 
 
 def gap_sheets(summary: GapSummary) -> list[Sheet]:

@@ -77,13 +77,13 @@ def _launch_sentences(answer: LaunchesAnswer) -> Sentences:
             ahead=_ahead_words(costs.queue, is_ahead=is_ahead),
         )
     ]
-    waits, waited_ns = _sums(costs.waiting_calls)
+    waits, _ = _sums(costs.waiting_calls)
     if waits:
         sentences.append(
             say(
                 "The CPU waits {time} for the GPU: {count}.",
                 count=step_count_text(device, waits, say("call"), say("calls")),
-                time=step_time_text(device, waited_ns),
+                time=step_time_text(device, costs.waited_ns),
             )
         )
     if not is_ahead and (costs.queue.tiny_share or 0) >= _HALF:
@@ -241,7 +241,7 @@ def _memory_sentences(device: Device, figures: MemoryFigures) -> Sentences:
     if allocations:
         sentences.append(
             say(
-                "Fix: allocating and freeing device memory takes {time}: {count}; allocate once, before the steps "
+                "Fix: allocating and freeing memory takes {time}: {count}; allocate once, before the steps "
                 "(`gpuledger explain HOST-ALLOC`).",
                 time=step_time_text(device, allocating_ns),
                 count=step_count_text(device, allocations, say("call"), say("calls")),

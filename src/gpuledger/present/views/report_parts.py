@@ -9,6 +9,7 @@ from typing import Final
 from gpuledger.analyse.inventory import OS_CALLS_MISSING
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.catalog.frameworks import is_amd
+from gpuledger.catalog.kernel_families import OTHER
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import Headline, ProfiledRun, headline, main_kernels, time_before_work
@@ -133,7 +134,17 @@ def _what_is_left(run: ProfiledRun, summary: Headline, steady_ns: int, bound: st
         )
     if summary.unrecorded is not None or summary.lost is not None:
         return say("What is left is the kernels themselves.")
-    return bound or say("No fix stands out; look at the kernels themselves.")
+    if bound is not None:
+        return bound
+    compute = {line.family: ns for line, ns in run.main_device.shown_ns.items() if line.is_compute}
+    family = max(compute, key=compute.__getitem__, default=OTHER)
+    if family != OTHER and compute[family] >= _MOSTLY * steady_ns:
+        return say(
+            "No fix stands out; look at the kernels themselves, most of all {family}: {share} of the time.",
+            family=family,
+            share=share_text(compute[family] / steady_ns),
+        )
+    return say("No fix stands out; look at the kernels themselves.")
 
 
 def _placed_claim(finding: Finding) -> str:

@@ -146,6 +146,9 @@ class NsysDevices:
     def __init__(self, export: NsysExport, used: Ints) -> None:
         """`used` are the ordinals that anything ran on, in any process."""
         rows = sorted(_gpu_rows(export), key=lambda row: row["id"])
+        places = [(row.get("busLocation") or "").lower() for row in rows]
+        if all(places) and len(set(places)) == len(places):  # as nvidia-smi numbers them, which `id` need not
+            rows = [row for _, row in sorted(zip(places, rows, strict=True), key=lambda entry: entry[0])]
         self._gpus: list[Gpu] = [_gpu(row) for row in rows]
         is_one = len(used) == 1
         self._only_ordinal = int(used[0]) if is_one else None

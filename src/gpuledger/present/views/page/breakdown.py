@@ -32,6 +32,7 @@ from gpuledger.present.views.critical import (
 )
 from gpuledger.present.views.gpu_time import (
     causes_sheet,
+    gaps_text,
     length_words,
     lengths_sheet,
     levels_sheet,
@@ -259,8 +260,8 @@ def gaps_section(report: ReportAnswer) -> doc.Section:
         return doc.Section("gaps", title, ())
     said = say("Causes show where the host was; the trigger shows what to fix.")
     result = say(
-        "{count} gaps, {time} in total, {share} of the window",
-        count=count_text(summary.gaps),
+        "{gaps}, {time} in total, {share} of the window",
+        gaps=gaps_text(summary.gaps),
         time=time_text(summary.idle_ns),
         share=share_text(summary.idle_ns / device.ledger.window_ns),
     )

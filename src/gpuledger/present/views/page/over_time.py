@@ -152,11 +152,10 @@ def launches_section(report: ReportAnswer) -> doc.Section:
     )
     result = ""
     if delays is not None:
-        result = say(
-            "{count} pieces of work per step; they start {time} after their launch returned (median)",
-            count=count_text(round(costs.queue.activities_per_step)),
-            time=time_text(round(delays.median_ns)),
-        )
+        result = say("work starts {time} after its launch returned (median)", time=time_text(round(delays.median_ns)))
+        if report.run.main_device.steps is not None:
+            count = count_text(round(costs.queue.activities_per_step))
+            result = say("{count} pieces of work per step; {queued}", count=count, queued=result)
     return doc.Section("launches", say("Launches and the queue"), tuple(blocks), result=result)
 
 

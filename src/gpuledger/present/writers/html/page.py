@@ -294,7 +294,7 @@ class _PageWriter(PartWriter):
                     saving_ns=finding.saving_ns,
                     saving_ns_per_step=finding.saving_ns_per_step,
                     facts=() if is_top else self._facts(block, shown),
-                    evidence=[self._cut(sentence) for sentence in finding.sentences],
+                    evidence=[self._cut(sentence) for sentence in finding.sentences if sentence != shown.fix],
                     command=finding.next,
                     explained=Html(explanation if is_first else ""),
                     elsewhere=f"explain-{finding.code}" if explanation and not is_first else "",
