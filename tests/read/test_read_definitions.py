@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger import Table, open_trace
+from gpuledger.trace.spans import Span
 from support.nsys_exports import PID, call, kernel, minimal, push
 from support.torch_traces import CALL, KERNEL, KERNEL_ARGS, saved
 from support.trace_notation import columns_of
@@ -57,6 +58,27 @@ def test_ranges_on_the_hosts_clock_are_moved_where_no_other_clock_has_such_times
     ranges = open_trace(path)[Table.RANGES]
     assert ranges["start_ns"].tolist()[:3] == ([0, 20, 20] if moved else [start for start, _ in times[:3]])
     assert ranges["start_ns"].tolist()[3] == began + 101  # of no time that the recording lasted
+
+
+@pytest.mark.parametrize(("recorded", "lasts"), [(None, 5_000), (60, 95), (700, 700), (9_000, 5_000)])
+def test_a_call_that_sleeps_on_when_the_recording_is_over_does_not_make_it_longer(
+    tmp_path: Path, recorded: int | None, lasts: int
+) -> None:
+    """The last work on the GPU ends after 95 ns, which a recording of 60 ns holds too; the call returns after 5 us."""
+    path = minimal(
+        tmp_path / "a.sqlite",
+        KERNEL=[kernel(30, 95)],
+        OSRT=[call(0, 20, eventClass=27), call(40, 5_000, eventClass=27)],
+    )
+    if recorded is not None:
+        altered(
+            path,
+            "CREATE TABLE ANALYSIS_DETAILS (globalVid INTEGER, duration INTEGER, startTime INTEGER, stopTime INTEGER)",
+            f"INSERT INTO ANALYSIS_DETAILS VALUES (0, {recorded}, 100, {100 + recorded})",
+        )
+    span = open_trace(path).span
+    assert isinstance(span, Span)
+    assert (span.start_ns, span.end_ns) == (0, lasts)
 
 
 def test_a_process_with_one_gpu_works_on_that_one_whatever_its_number(tmp_path: Path) -> None:

@@ -203,6 +203,8 @@ class Origin:
     """The wall clock, in ns since 1970, at the instant 0 of the trace, where the profile says it to the microsecond."""
     driver_version: str | None = None
     cuda_version: str | None = None
+    recorded_ns: int | None = None
+    """How long was recorded; work that was launched by then, and calls that were made, may end later."""
     asked_for: tuple[str, ...] | None = None
     """What the capture was told to trace, in the profiler's words."""
     gpus: tuple[Gpu, ...] = ()
@@ -301,12 +303,19 @@ class Trace(TablesByName):
         """From the first to the last time that the program did anything.
 
         Allocations are left out, as nsys lists those from before the capture too, and so is what the profiler did:
-        it samples a GPU for longer than the program runs.
+        it samples a GPU for longer than the program runs. A thread that sleeps on in the system when the recording
+        is over does not make that longer.
         """
-        timed = [rows for table, rows in self.tables.items() if len(rows) and table not in _NOT_THE_PROGRAM]
+        timed = {table: rows for table, rows in self.tables.items() if len(rows) and table not in _NOT_THE_PROGRAM}
         if not timed:
             return NotMeasured("no event was recorded")
-        return Span(
-            min(int(rows["start_ns"].min()) for rows in timed),
-            max(int(max(rows["end_ns"].max(), rows["start_ns"].max())) for rows in timed),
-        )
+        start_ns = min(int(rows["start_ns"].min()) for rows in timed.values())
+        end_ns = max(int(max(rows["end_ns"].max(), rows["start_ns"].max())) for rows in timed.values())
+        if self.origin.recorded_ns is not None and end_ns > (over_ns := start_ns + self.origin.recorded_ns):
+            calls = timed.get(Table.CALLS)
+            if calls is not None:
+                waits = (calls.codes("layer") == self.strings.code("os")) & (calls["end_ns"] > over_ns)
+                timed[Table.CALLS] = calls.where(~waits)
+            last = (int(max(rows["end_ns"].max(), rows["start_ns"].max())) for rows in timed.values() if len(rows))
+            end_ns = min(end_ns, max(over_ns, *last))
+        return Span(start_ns, end_ns)

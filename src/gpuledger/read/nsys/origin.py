@@ -47,6 +47,7 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
         wall_zero_ns=epoch_ns,
         driver_version=driver,
         cuda_version=f"{int(cuda) // 1000}.{int(cuda) % 1000 // 10}" if cuda.isdecimal() else None,  # 13000 -> 13.0
+        recorded_ns=next((stop - start for start, stop in recorded(export) if stop > start), None),
         asked_for=tuple(sorted(captured["CAPTURE_EVENT_TYPE"])) if "CAPTURE_EVENT_TYPE" in captured else None,
         gpus=gpus,
         processes=tuple(Process(pid, names.get(os_pid(pid))) for pid in sorted(pids)),
@@ -61,6 +62,12 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
 
 
 _STARTED: Final = "TARGET_INFO_SESSION_START_TIME"
+
+
+def recorded(export: NsysExport) -> list[tuple[int, int]]:
+    """When recording began and ended, by the host's own clock; nothing where the export does not say."""
+    rows = text_rows(export, "ANALYSIS_DETAILS", (), ("startTime", "stopTime"))
+    return [(row["startTime"], row["stopTime"]) for row in rows if None not in (row["startTime"], row["stopTime"])]
 
 
 def _from_environment(captured: Mapping[str, list[str]], *names: str) -> int | None:

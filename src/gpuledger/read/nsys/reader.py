@@ -32,7 +32,7 @@ from gpuledger.read.nsys.finish import (
     ordinals,
 )
 from gpuledger.read.nsys.nccl_payloads import collective_columns, has_layouts, may_have_payloads
-from gpuledger.read.nsys.origin import NsysDevices, describe, diagnostics, text_rows
+from gpuledger.read.nsys.origin import NsysDevices, describe, diagnostics, recorded, text_rows
 from gpuledger.read.request import Progress, WantedColumns, counted
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import by_row, last_match, one_after_another, same, take
@@ -381,8 +381,7 @@ class _ExportReading:
         They are told by their being the only ones: no call is as late as what the recording's clock cannot show. On a
         host that was not up for longer than the recording lasts, no time says which clock it is of.
         """
-        times = text_rows(self.export, "ANALYSIS_DETAILS", (), ("startTime", "stopTime"))
-        began, ended = next(((row["startTime"] or 0, row["stopTime"] or 0) for row in times), (0, 0))
+        began, ended = next(iter(recorded(self.export)), (0, 0))
         of_host = (start >= began) & (start <= ended)
         if began <= ended - began or not of_host.any() or self._last_call() >= began:
             return {"start_ns": start, "end_ns": end}
