@@ -39,6 +39,8 @@ _BUILT_IN: Final = regex(
     r"^<built-in (?:method (?P<method>\w+) of (?:type object|(?P<type>[\w.]+) object)|function (?P<function>\w+))"
 )
 _LOADER: Final = regex(r"\(torch/utils/data/dataloader\.py:")
+_PART_OF_STEP: Final = regex(r"\(torch/(?:nn/modules/module|optim/\w+|autograd/\w+|utils/checkpoint)\.py:")
+"""What is called inside these goes around over layers, parameters or gradients; a loop of steps is outside of them."""
 _INNER: Final = regex(r"(?:\.<locals>)?\.<(?:listcomp|genexpr|dictcomp|setcomp|lambda)>")
 
 
@@ -102,6 +104,13 @@ def own_frames(frames: Sequence[str]) -> list[str]:
     python = [frame for frame in frames if _file(frame)]
     packages = (frame for frame in python if not _FRAMEWORK.match(_file(frame)))
     return list(filter(is_own, python)) or list(packages) or python
+
+
+def frames_of_loop(frames: Sequence[str]) -> tuple[str, ...]:
+    """Of a stack, the innermost first, those that a loop of steps may be in: no framework, and no part of one step."""
+    inside = (depth for depth in reversed(range(len(frames))) if _PART_OF_STEP.search(frames[depth]))
+    around = frames[next(inside, -1) + 1 :]
+    return tuple(frame for frame in around if _file(frame) and not _FRAMEWORK.match(_file(frame)))
 
 
 def is_in_loader(frames: Iterable[str]) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 from gpuledger.analyse.memory.allocations import Holder, NoPlace
 from gpuledger.analyse.memory.snapshot_figures import MemoryCurve, SnapshotFigures
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
-from gpuledger.findings.memory import holder_words, place_words
+from gpuledger.findings.memory import holder_words, moment_words, place_words
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import Message, capitalised, say
 from gpuledger.present import document as doc
@@ -161,9 +161,8 @@ def sheet_blocks(sheets: Sequence[Sheet]) -> list[doc.Block]:
 def _answers(analysed: SnapshotAnswer) -> list[Message]:
     nothing = say("{name}: the allocator held nothing, and no event was recorded.", name=analysed.snapshot.name)
     leaks = {finding.gpu: finding.claim for finding in analysed.findings if finding.code == "MEM-LEAK"}
-    return [message for figures in analysed.figures for message in _gpu_answer(figures, leaks.get(figures.gpu))] or [
-        nothing
-    ]
+    worst_first = sorted(analysed.figures, key=lambda of_gpu: (not of_gpu.out_of_memories, of_gpu.gpu not in leaks))
+    return [message for figures in worst_first for message in _gpu_answer(figures, leaks.get(figures.gpu))] or [nothing]
 
 
 def _gpu_answer(figures: SnapshotFigures, leak: Message | str | None) -> list[Message]:
@@ -178,12 +177,15 @@ def _gpu_answer(figures: SnapshotFigures, leak: Message | str | None) -> list[Me
             reserved=bytes_text(figures.end.reserved_bytes),
         )
         return [state, say("Fix: record one with `gpuledger capture torch --memory`, to see the peak and who held it.")]
+    when = moment_words(figures, figures.peak)
+    if figures.peak.moment >= 0 and since is not None:
+        when = say("{time} into the history", time=time_text(since))
     answer = [
         say(
             "GPU {gpu}: peak {peak} allocated, {when}; {reserved} reserved at most.",
             gpu=figures.gpu,
             peak=bytes_text(figures.peak_bytes),
-            when=say("time not recorded") if since is None else say("{time} into the history", time=time_text(since)),
+            when=when,
             reserved=bytes_text(figures.reserved_peak_bytes),
         )
     ]
@@ -223,9 +225,17 @@ def _gpu_answer(figures: SnapshotFigures, leak: Message | str | None) -> list[Me
 
 
 def snapshot_findings(analysed: SnapshotAnswer) -> doc.Findings:
-    """What to do about memory."""
+    """What to do about memory; of several GPUs, each finding says of which."""
+    findings = analysed.findings
+    if len(analysed.figures) > 1:
+        findings = tuple(
+            found
+            if found.code == "MEM-OOM"
+            else replace(found, claim=say("GPU {gpu}: {claim}", gpu=found.gpu, claim=found.claim))
+            for found in findings
+        )
     return doc.Findings(
-        tuple(doc.ShownFinding(finding, fix=finding.fix) for finding in analysed.findings), form=doc.FindingsForm.POINTS
+        tuple(doc.ShownFinding(finding, fix=finding.fix) for finding in findings), form=doc.FindingsForm.POINTS
     )
 
 
