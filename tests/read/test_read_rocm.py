@@ -159,7 +159,9 @@ def test_rows_of_a_picture_are_no_processes_and_events_no_kernels(tmp_path: Path
         for table, row in (("HIP", 2), ("COPY", 1), ("OPS", 6), ("rocTX", 0)):
             database.execute(f"UPDATE {table} SET pid = {row}")  # noqa: S608 - our own names
         database.execute('ALTER TABLE OPS ADD COLUMN "proc-id"')
-        barrier = "INSERT INTO OPS (BeginNs, EndNs, Name, pid, \"Index\") VALUES (950, 950, 'Unknown command type', 6, 99)"
+        barrier = (
+            "INSERT INTO OPS (BeginNs, EndNs, Name, pid, \"Index\") VALUES (950, 950, 'Unknown command type', 6, 99)"
+        )
         database.execute(barrier)
         database.execute(f'UPDATE OPS SET "proc-id" = {rocm_files.PID}')  # noqa: S608 - our own number
     trace = open_trace(path, cache=False)
