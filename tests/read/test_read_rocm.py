@@ -157,13 +157,13 @@ def test_rows_of_a_picture_are_no_processes_and_events_no_kernels(tmp_path: Path
     kernels, processes = len(open_trace(path, cache=False).kernels), open_trace(path, cache=False).origin.processes
     with closing(sqlite3.connect(path)) as database, database:
         for table, row in (("HIP", 2), ("COPY", 1), ("OPS", 6), ("rocTX", 0)):
-            database.execute(f"UPDATE {table} SET pid = {row}")  # noqa: S608 - our own names
+            database.execute(f"UPDATE {table} SET pid = {row}")
         database.execute('ALTER TABLE OPS ADD COLUMN "proc-id"')
         barrier = (
             "INSERT INTO OPS (BeginNs, EndNs, Name, pid, \"Index\") VALUES (950, 950, 'Unknown command type', 6, 99)"
         )
         database.execute(barrier)
-        database.execute(f'UPDATE OPS SET "proc-id" = {rocm_files.PID}')  # noqa: S608 - our own number
+        database.execute(f'UPDATE OPS SET "proc-id" = {rocm_files.PID}')
     trace = open_trace(path, cache=False)
     assert trace.origin.processes == processes
     assert len(trace.kernels) == kernels
