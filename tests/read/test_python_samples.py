@@ -240,6 +240,19 @@ def test_a_file_that_nobody_wrote_is_no_place(file: str) -> None:
     assert place.at == "train.py:12"
 
 
+@pytest.mark.parametrize(
+    "frame",
+    ["decorate_context (torch/utils/_contextlib.py:117)", "inner (python3.12/contextlib.py:81)", "nn.Module: Model_0"],
+)
+def test_what_only_hands_on_is_not_what_is_called(frame: str) -> None:
+    place = heaviest_line([(["main (train.py:12)", frame, "__call__ (diffusers/pipeline.py:80)"], 5)])
+    assert place is not None
+    assert place.into == "diffusers/pipeline.py __call__"
+    alone = heaviest_line([(["main (train.py:12)", "decorate_context (torch/utils/_contextlib.py:117)"], 5)])
+    assert alone is not None
+    assert alone.into == "torch/utils/_contextlib.py decorate_context"
+
+
 def others(folder: Path, ending: str, write: Any, start: bool = True) -> Trace:
     """A profile with what another tool sampled beside it, each half a millisecond; `write` makes its text."""
     path, trace = recorded(folder)

@@ -39,6 +39,11 @@ _BUILT_IN: Final = regex(
     r"^<built-in (?:method (?P<method>\w+) of (?:type object|(?P<type>[\w.]+) object)|function (?P<function>\w+))"
 )
 _LOADER: Final = regex(r"\(torch/utils/data/dataloader\.py:")
+_HANDS_ON: Final = regex(
+    r"\((?:torch/(?:utils/_contextlib|nn/modules/module|amp/autocast_mode)|(?:python[\d.]+/)?contextlib)\.py:"
+    r"|^nn\.Module: "
+)
+"""Decorators, and the call of a module: what they call says more."""
 _PART_OF_STEP: Final = regex(r"\(torch/(?:nn/modules/module|optim/\w+|autograd/\w+|utils/checkpoint)\.py:")
 """What is called inside these goes around over layers, parameters or gradients; a loop of steps is outside of them."""
 _INNER: Final = regex(r"(?:\.<locals>)?\.<(?:listcomp|genexpr|dictcomp|setcomp|lambda)>")
@@ -254,6 +259,8 @@ def heaviest_line(stacks: Sequence[tuple[Sequence[str], int]], *, is_exact: bool
     inside = Counter[str]()
     for stack in chosen:
         below = own[stack][depth - 1] + 1
+        while below + 1 < len(stacks[stack][0]) and _HANDS_ON.search(stacks[stack][0][below]):
+            below += 1
         if below < len(stacks[stack][0]) and below not in own[stack]:
             inside[stacks[stack][0][below]] += stacks[stack][1]
     into, most = max(inside.items(), key=lambda item: (item[1], item[0]), default=("", 0))
