@@ -271,6 +271,13 @@ def test_copies_that_compute_can_cover_are_exposed_not_bound() -> None:
     assert exposed.saving_ns == pytest.approx(4 * MS * (1 - BESIDE))  # what it takes from compute beside it
     assert exposed.sentences[0] == "40.0 % of the time"
     assert exposed.evidence[1].copy == "Host-to-Device"
+    assert exposed.fix == "keep data on the device, or copy one step ahead on a side stream from pinned memory"
+
+
+def test_copies_within_the_device_are_not_told_to_use_pinned_memory() -> None:
+    [exposed] = _about_copies(_program([Copy(0, 4, 200 * MB, "Device-to-Device", "Device")], [(4, 10)]))
+    assert exposed.code == "COPY-EXPOSED"
+    assert (exposed.fix or "").startswith("write results in place, or where they are used")
 
 
 def test_copies_of_which_some_have_no_size_have_no_rate() -> None:
