@@ -5,6 +5,7 @@ With steps, figures are those of the steady ones together, so that lines still s
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import Final
 
@@ -24,6 +25,7 @@ from gpuledger.ledger.steps import DECODE, PREFILL, Phases, Steps, phases, steps
 from gpuledger.ledger.window import Window, windows
 from gpuledger.messages import say
 from gpuledger.records import dataclass, replace
+from gpuledger.regex import regex
 from gpuledger.selection import Selection
 from gpuledger.trace.keys import distinct, equal, group
 from gpuledger.trace.model import NotMeasured, Trace
@@ -267,13 +269,31 @@ def analyse_devices(trace: Trace, name: str, wanted: Selection, *, shows_levels:
                 found=f"{origin.tool}, {count_text(launches)} launches",
                 hint="record later, when the graphs are launched; `gpuledger explain CAPTURE-WARMUP` says how",
             )
-        events = [f"{table.value} {count_text(len(rows))}" for table, rows in trace.tables.items() if len(rows)]
-        raise NothingRecorded(
-            f"{name}: {window.reason}",
-            found=f"{origin.tool} {origin.tool_version or 'of unknown version'}, {', '.join(events) or 'no event'}",
-            hint="`gpuledger info` says what there is, `gpuledger explain CAPTURE-EMPTY` what it may be",
-        )
+        raise _nothing_ran(trace, name, window.reason)
     return devices(trace, work, host, window, wanted, shows_levels=shows_levels)
+
+
+_ON_CPU: Final = regex(r"mkldnn|onednn", re.IGNORECASE)
+_ON_GPU: Final = regex(r"cudnn|miopen", re.IGNORECASE)
+"""Operators that torch has for one of the two alone: where they are in a trace, it ran there."""
+
+
+def _nothing_ran(trace: Trace, name: str, reason: str) -> NothingRecorded:
+    """The refusal of a trace without GPU work; torch's operators may say where it ran."""
+    origin = trace.origin
+    events = [f"{table.value} {count_text(len(rows))}" for table, rows in trace.tables.items() if len(rows)]
+    found = f"{origin.tool} {origin.tool_version or 'of unknown version'}, {', '.join(events) or 'no event'}"
+    hint = "`gpuledger info` says what there is, `gpuledger explain CAPTURE-EMPTY` what it may be"
+    if origin.tool.startswith("torch") and Table.RANGES in trace.tables:
+        names = [trace.strings.text(code) or "" for code in distinct(trace.ranges.codes("name")).tolist()]
+        on_cpu, on_gpu = (next(filter(where.search, names), "") for where in (_ON_CPU, _ON_GPU))
+        if on_gpu:
+            reason = f"{reason}, though {on_gpu} runs on GPUs alone"
+            hint = f"record with `ProfilerActivity.CUDA`; {hint}"
+        elif on_cpu:
+            reason = f"{reason}, and {on_cpu} runs on the CPU alone"
+            hint = f"put the model and its inputs on the GPU: `.to('cuda')`; {hint}"
+    return NothingRecorded(f"{name}: {reason}", found=found, hint=hint)
 
 
 def devices(
