@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 
 from gpuledger import Trace, build_report
 from gpuledger.analyse.memory.figures import TO_DEVICE, copies_by_kind, copy_flows
+from gpuledger.analyse.nvidia_tables import cuda_gpu_mem_size_sum
+from gpuledger.answers.one_gpu import memory_answer
 from gpuledger.findings.copies import could_be_hidden_ns
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import BESIDE
 from gpuledger.findings.rules import findings
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device, analyse_devices
+from gpuledger.present.views.program_time import memory_tables
 from gpuledger.present.views.report_parts import verdict
 from gpuledger.selection import Selection
 from gpuledger.trace.spans import Span
@@ -366,3 +369,16 @@ def test_communication_saves_no_more_than_it_takes(comm_us: int, compute_us: int
     for finding in findings(trace, [device]):
         if finding.code == "COMM-EXPOSED":
             assert finding.saving_ns <= finding.explains_ns <= device.exposed_ns(LineKind.COMM)
+
+
+def test_bytes_that_were_not_recorded_are_no_number() -> None:
+    """As of torch's memsets on AMD: two of them are not -2 bytes, and nobody knows their rate."""
+    copies = [Copy(0, 1, -1, "Memset", "Device"), Copy(1, 2, -1, "Memset", "Device"), Copy(2, 3, 40 * MB)]
+    trace = _program(copies, [(3, 10)])
+    report = build_report(trace)
+    by_kind = {copied.kind: copied for copied in copies_by_kind(trace, report.main_device)}
+    assert (by_kind["Memset"].total_bytes, by_kind["Memset"].bytes_per_s) == (None, None)
+    assert by_kind["Host-to-Device"].total_bytes == 40 * MB
+    first, *_ = memory_tables(memory_answer(trace, report.main_device)).sentences
+    assert "move at least 40.0 MB" in first
+    assert [sized.operation for sized in cuda_gpu_mem_size_sum(trace)] == ["[CUDA memcpy Host-to-Device]"]
