@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuledger.attribution.lines import frames_of_loop, own_frames
+from gpuledger.attribution.lines import frames_of_loop, frames_of_models, own_frames
 from gpuledger.trace.strings import python_frame
 
 OWN = {
@@ -39,3 +39,18 @@ def test_a_loop_of_steps_is_outside_of_modules_and_optimizers() -> None:
     assert frames_of_loop([python_frame("f", file, 7) for file in files]) == ("f (train.py:7)", "f (lib/run.py:7)")
     assert frames_of_loop(["f (train.py:7)", "at::empty"]) == ("f (train.py:7)",)
     assert frames_of_loop(["f (train.py:7)", "f (torch/autograd/function.py:288)"]) == ()
+
+
+def test_the_line_that_calls_a_packages_model_is_led_by_what_the_model_does() -> None:
+    layer, outer, called = (
+        "forward (transformers/modeling_llama.py:216)",
+        "forward (peft/peft_model.py:1430)",
+        "_call_impl (torch/nn/modules/module.py:1527)",
+    )
+    cell = "<module> (notebook cell 7:21)"
+    silu = "silu (torch/nn/functional.py:2072)"
+    assert frames_of_models([silu, layer, called, outer, called, cell]) == [layer, outer]
+    own = "forward (model.py:4)"
+    assert frames_of_models([silu, own, called, outer, called, cell]) == []
+    assert frames_of_models(["conv (torch/nn/modules/conv.py:549)", called, cell]) == []
+    assert frames_of_models(["einsum (einops/einops.py:916)", own, called, cell]) == []

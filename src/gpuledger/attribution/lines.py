@@ -111,6 +111,16 @@ def own_frames(frames: Sequence[str]) -> list[str]:
     return list(filter(is_own, python)) or list(packages) or python
 
 
+def frames_of_models(frames: Sequence[str]) -> list[str]:
+    """Of a stack, the innermost first, those of a package's modules which the user's innermost line calls.
+
+    That line says `model(x)`, of whatever the model does.
+    """
+    line = next((depth for depth, frame in enumerate(frames) if is_own(frame)), 0)
+    call = max((depth for depth in range(line) if "(torch/nn/modules/module.py:" in frames[depth]), default=0)
+    return [frame for frame in frames[:call] if _package(_file(frame))]
+
+
 def frames_of_loop(frames: Sequence[str]) -> tuple[str, ...]:
     """Of a stack, the innermost first, those that a loop of steps may be in: no framework, and no part of one step."""
     inside = (depth for depth in reversed(range(len(frames))) if _PART_OF_STEP.search(frames[depth]))

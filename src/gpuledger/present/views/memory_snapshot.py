@@ -16,6 +16,7 @@ from gpuledger.present import document as doc
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
 from gpuledger.present.views.tables import answer_blocks, tables_document, tables_page
 from gpuledger.records import dataclass, replace
+from gpuledger.regex import regex
 from gpuledger.trace.model import Severity
 from gpuledger.trace.spans import Span
 from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text
@@ -161,8 +162,8 @@ def sheet_blocks(sheets: Sequence[Sheet]) -> list[doc.Block]:
 def _answers(analysed: SnapshotAnswer) -> list[Message]:
     nothing = say("{name}: the allocator held nothing, and no event was recorded.", name=analysed.snapshot.name)
     leaks = {finding.gpu: finding.claim for finding in analysed.findings if finding.code == "MEM-LEAK"}
-    worst_first = sorted(analysed.figures, key=lambda of_gpu: (not of_gpu.out_of_memories, of_gpu.gpu not in leaks))
-    return [message for figures in worst_first for message in _gpu_answer(figures, leaks.get(figures.gpu))] or [nothing]
+    answers = (_gpu_answer(figures, leaks.get(figures.gpu)) for figures in analysed.worst_first)
+    return [message for answer in answers for message in answer] or [nothing]
 
 
 def _gpu_answer(figures: SnapshotFigures, leak: Message | str | None) -> list[Message]:
@@ -305,14 +306,20 @@ def _path_cell(path: Sequence[str]) -> Cell:
     if not path:
         return Term("no_stack", say("no recorded stack"))
     whole = " < ".join(path)
-    return Term(whole, " < ".join((*path[:_SHOWN], "…"))) if len(path) > _SHOWN else whole
+    shown = [_FOLDERS.sub("(…/", frame) for frame in path[:_SHOWN]]
+    words = " < ".join((*shown, "…")) if len(path) > _SHOWN else " < ".join(shown)
+    return Term(whole, words) if words != whole else whole
+
+
+_FOLDERS: Final = regex(r"\((?:[^()/]+/){2,}(?=[^()/]+/[^()/]+\)$)")
+"""Those of a package before its last, where there are several more: a table has no room for them."""
 
 
 def picture_blocks(analysed: SnapshotAnswer) -> list[doc.Block]:
     """Memory over time and over events, on a page."""
     blocks: list[doc.Block] = []
     over_time, by_event = analysed.over_time(), analysed.by_event
-    for figures in analysed.figures:
+    for figures in analysed.worst_first:
         gpu, span = figures.gpu, figures.history_span
         if span is not None:
             ends = ("0", time_text(span.end_ns - span.start_ns))
@@ -326,7 +333,7 @@ def picture_blocks(analysed: SnapshotAnswer) -> list[doc.Block]:
 
 
 def _line_words(holder: Holder) -> str:
-    return holder_words(holder) if isinstance(holder.place, NoPlace) else holder.place
+    return holder_words(holder) if isinstance(holder.place, NoPlace) else _FOLDERS.sub("(…/", holder.place)
 
 
 def memory_chart(figures: SnapshotFigures, name: str, curve: MemoryCurve, ends: tuple[str, str]) -> doc.Chart:
