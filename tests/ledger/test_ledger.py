@@ -244,16 +244,17 @@ def test_not_every_long_call_creates_a_context(name: str, before_us: int) -> Non
 
 def test_the_slowest_of_many_slow_frees_sets_nothing_up() -> None:
     """AMD's hipFree waits for the GPU: of hundreds a second, a few take 30 ms."""
-    waits = [30_000 if number in (20, 30) else 5_000 if number % 2 else 10 for number in range(60)]
+    waits = [30_000 if number in (20, 40) else 10 if number % 3 else 5_000 for number in range(60)]
     starts = np.cumsum([0, *waits]) + 100 * np.arange(61) + 50
     calls = [("hipLaunchKernel", 0, 2, 1)]
-    calls += [("hipFree", int(at), int(at) + took, 2 + number) for number, (at, took) in enumerate(zip(starts, waits))]
+    frees = enumerate(zip(starts.tolist(), waits, strict=False))
+    calls += [("hipFree", at, at + took, 2 + number) for number, (at, took) in frees]
     end = int(starts[-1])
     calls.append(("hipLaunchKernel", end, end + 2, 99))
     device = planted(calls, [(4, 10, 1), (end + 4, end + 10, 99)])
     booked = device.ledger.gaps.by_cause.sums(np.arange(len(device.ledger.gaps)))
     assert "context" not in booked
-    assert booked["alloc"] > 200_000 * US
+    assert booked["alloc"] > 150_000 * US
 
 
 def test_a_slow_first_launch_loads_code_even_if_there_are_few_to_compare_it_with() -> None:
