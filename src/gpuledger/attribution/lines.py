@@ -64,6 +64,7 @@ class LinePlace:
     is_before: bool = False  # whether the time is that until the line was come to
     is_exact: bool = True  # whether it is the very line; else where the function begins
     stack: tuple[str, ...] = ()  # all frames of the stack there that holds the most, the outermost first
+    down_to: str = ""  # the innermost function of a package that still holds half of the time, where that is another
 
     @property
     def share(self) -> float:
@@ -87,6 +88,8 @@ class LinePlace:
     def whole(self) -> Message:
         """The place, what it calls, and where it is called."""
         where = say("{where} -> {into}", where=self.where, into=self.into) if self.into else self.where
+        if self.down_to:
+            where = say("{where} -> ... -> {into}", where=where, into=self.down_to)
         if is_in_loader(self.stack):
             where = say("{function} in {around}", function=where, around="torch.utils.data.DataLoader")
         return say("{where}, called from {caller}", where=where, caller=self.caller) if self.caller else where
@@ -275,10 +278,29 @@ def heaviest_line(stacks: Sequence[tuple[Sequence[str], int]], *, is_exact: bool
             inside[stacks[stack][0][below]] += stacks[stack][1]
     into, most = max(inside.items(), key=lambda item: (item[1], item[0]), default=("", 0))
     most_of_it = max(chosen, key=lambda stack: stacks[stack][1])
+    deepest = _deepest([(stacks[stack][0][own[stack][depth - 1] + 1 :], stacks[stack][1]) for stack in chosen], held)
     place = _place(path, into if 2 * most >= held else "", held, whole, is_exact=is_exact)
     on_the_way_ns = sum(stacks[stack][1] for stack in chosen if stacks[stack][0][-1] == ON_THE_WAY)
     is_before, frames_there = 2 * on_the_way_ns > held, tuple(stacks[most_of_it][0])
-    return None if place is None else replace(place, stack=frames_there, is_before=is_before)
+    if place is None:
+        return None
+    down_to = "" if place.into in ("", deepest) else deepest
+    return replace(place, stack=frames_there, is_before=is_before, down_to=down_to)
+
+
+def _deepest(below: Sequence[tuple[Sequence[str], int]], held: int) -> str:
+    """Of what is called below a line, the innermost function of a package that holds half of what the line does."""
+    name, level = "", 0
+    while True:
+        inner = Counter[str]()
+        for frames, weight in below:
+            if level < len(frames):
+                inner[frames[level]] += weight
+        frame, most = max(inner.items(), key=lambda item: (item[1], item[0]), default=("", 0))
+        if 2 * most < held or not most:
+            return name
+        below = [(frames, weight) for frames, weight in below if level < len(frames) and frames[level] == frame]
+        name, level = _called(frame) if _package(_file(frame)) else name, level + 1
 
 
 def _own_positions(stacks: Sequence[tuple[Sequence[str], int]]) -> list[list[int]]:
