@@ -284,7 +284,8 @@ def heaviest_line(stacks: Sequence[tuple[Sequence[str], int]], *, is_exact: bool
     is_before, frames_there = 2 * on_the_way_ns > held, tuple(stacks[most_of_it][0])
     if place is None:
         return None
-    down_to = "" if place.into in ("", deepest) else deepest
+    is_further = place.into and deepest.partition(" ")[0] != place.into.partition(" ")[0]  # in another file
+    down_to = deepest if is_further else ""
     return replace(place, stack=frames_there, is_before=is_before, down_to=down_to)
 
 
