@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -149,6 +150,43 @@ def test_what_each_step_leaves_behind_leaks(marked: bool, tmp_path: Path) -> Non
         assert (leaks.steps, leak.allocations, leak.size_bytes) == (17, 17, 34 * MIB)
         assert leaks.bytes_per_step == 2 * MIB
     assert _figures(written(tmp_path, _steps(20, marked=marked, leaks=False).snapshot())).leaks.leaks == ()
+
+
+CALL = "_call_impl (lib/python3.12/site-packages/torch/nn/modules/module.py:1787)"
+OPTIMIZER = "wrapper (lib/python3.12/site-packages/torch/optim/optimizer.py:533)"
+
+
+def test_activations_of_one_pass_are_no_leak(tmp_path: Path) -> None:
+    """Layer after layer keeps something for backward and frees what it gathered, until memory runs out."""
+    program = Program()
+    for _ in range(40):
+        gathered = program.alloc(8 * MIB, "gather (b.py:3)", CALL, "layers (b.py:9)", CALL, "train (a.py:2)")
+        program.alloc(2 * MIB, "relu (b.py:4)", CALL, "layers (b.py:9)", CALL, "train (a.py:2)")
+        program.alloc(2 * MIB, "mm (b.py:5)", CALL, "layers (b.py:9)", CALL, "train (a.py:2)")
+        program.free(gathered)
+    program.out_of_memory(8 * MIB, MIB, "loss (a.py:3)")
+    assert _figures(written(tmp_path, program.snapshot())).leaks.leaks == ()
+
+
+@pytest.mark.parametrize("around", [(OPTIMIZER, "train (a.py:4)"), ("train (a.py:4)",)])
+def test_a_state_that_replaces_another_is_no_leak(around: tuple[str, ...], tmp_path: Path) -> None:
+    """An optimizer of the user's own that makes new tensors: as much is freed as stays, and memory does not grow."""
+    program = Program()
+    states = [program.alloc(4 * MIB, "step (b.py:7)", *around) for _ in range(40)]
+    for state in states:
+        scaled = program.alloc(4 * MIB, "step (b.py:6)", *around)
+        program.alloc(4 * MIB, "step (b.py:7)", *around)
+        program.free(scaled)
+        program.free(state)
+    assert _figures(written(tmp_path, program.snapshot(since=80))).leaks.leaks == ()
+
+
+def test_a_leak_needs_no_marks(tmp_path: Path) -> None:
+    """That of a training loop on a GPU, recorded without them."""
+    snapshot = pickle.loads(captured()["leak.pickle"])  # noqa: S301 - our own
+    snapshot["external_annotations"] = []
+    [leak] = _figures(written(tmp_path, snapshot)).leaks.leaks
+    assert leak.path[0] == "remember (memory.py:66)"
 
 
 def test_loading_a_model_is_no_leak(tmp_path: Path) -> None:

@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 
 from gpuledger import Trace, build_report
 from gpuledger.analyse.memory.figures import TO_DEVICE, copies_by_kind, copy_flows
+from gpuledger.analyse.nvidia_tables import cuda_gpu_mem_size_sum
+from gpuledger.answers.one_gpu import memory_answer
 from gpuledger.findings.copies import could_be_hidden_ns
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import BESIDE
 from gpuledger.findings.rules import findings
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device, analyse_devices
+from gpuledger.present.views.program_time import memory_tables
 from gpuledger.present.views.report_parts import verdict
 from gpuledger.selection import Selection
 from gpuledger.trace.spans import Span
@@ -271,6 +274,13 @@ def test_copies_that_compute_can_cover_are_exposed_not_bound() -> None:
     assert exposed.saving_ns == pytest.approx(4 * MS * (1 - BESIDE))  # what it takes from compute beside it
     assert exposed.sentences[0] == "40.0 % of the time"
     assert exposed.evidence[1].copy == "Host-to-Device"
+    assert exposed.fix == "keep data on the device, or copy one step ahead on a side stream from pinned memory"
+
+
+def test_copies_within_the_device_are_not_told_to_use_pinned_memory() -> None:
+    [exposed] = _about_copies(_program([Copy(0, 4, 200 * MB, "Device-to-Device", "Device")], [(4, 10)]))
+    assert exposed.code == "COPY-EXPOSED"
+    assert (exposed.fix or "").startswith("write results in place, or where they are used")
 
 
 def test_copies_of_which_some_have_no_size_have_no_rate() -> None:
@@ -359,3 +369,16 @@ def test_communication_saves_no_more_than_it_takes(comm_us: int, compute_us: int
     for finding in findings(trace, [device]):
         if finding.code == "COMM-EXPOSED":
             assert finding.saving_ns <= finding.explains_ns <= device.exposed_ns(LineKind.COMM)
+
+
+def test_bytes_that_were_not_recorded_are_no_number() -> None:
+    """As of torch's memsets on AMD: two of them are not -2 bytes, and nobody knows their rate."""
+    copies = [Copy(0, 1, -1, "Memset", "Device"), Copy(1, 2, -1, "Memset", "Device"), Copy(2, 3, 40 * MB)]
+    trace = _program(copies, [(3, 10)])
+    report = build_report(trace)
+    by_kind = {copied.kind: copied for copied in copies_by_kind(trace, report.main_device)}
+    assert (by_kind["Memset"].total_bytes, by_kind["Memset"].bytes_per_s) == (None, None)
+    assert by_kind["Host-to-Device"].total_bytes == 40 * MB
+    first, *_ = memory_tables(memory_answer(trace, report.main_device)).sentences
+    assert "move at least 40.0 MB" in first
+    assert [sized.operation for sized in cuda_gpu_mem_size_sum(trace)] == ["[CUDA memcpy Host-to-Device]"]

@@ -103,6 +103,57 @@ def test_what_would_have_helped_is_said(tmp_path: Path) -> None:
     assert out_of_memory.sentences[1].startswith("1.61 GB (83.7 %): floats (memory.py:26), called from activations")
 
 
+def test_fragments_that_would_do_with_what_the_gpu_had_left_are_told_with_it(tmp_path: Path) -> None:
+    program = Program()
+    program.alloc(8 * MIB, "forward (a.py:2)")
+    program.out_of_memory(60 * MIB, 40 * MIB, "loss (a.py:3)")
+    snapshot = open_snapshot(written(tmp_path, program.snapshot()))
+    [figures] = snapshot_figures(snapshot)
+    [failed] = figures.out_of_memories
+    failed = replace(failed, layout=replace(failed.layout, stranded_bytes=30 * MIB))
+    [found, *_] = snapshot_findings(snapshot, [replace(figures, out_of_memories=(failed,))])
+    assert (found.fix or "").endswith(
+        "with the 41.9 MB that the GPU had left, 31.5 MB in pieces were more than was asked for"
+    )
+
+
+def test_when_the_peak_was_is_told_without_times(tmp_path: Path) -> None:
+    program = Program()
+    for address in [program.alloc(8 * MIB, "forward (a.py:2)") for _ in range(8)]:
+        program.free(address)
+    for event in program.events:
+        del event["time_us"]
+    found = _found(written(tmp_path, program.snapshot()))["MEM-PEAK"]
+    assert found.sentences[0] == "after 16 of 32 events"
+
+
+def test_the_gpu_that_ran_out_is_told_first_and_each_finding_names_its_gpu(tmp_path: Path) -> None:
+    fine, full = Program(), Program()
+    fine.alloc(8 * MIB, "forward (a.py:2)")
+    full.alloc(9 * MIB, "forward (a.py:2)")
+    full.out_of_memory(8 * MIB, MIB, "loss (a.py:3)")
+    first, second = fine.snapshot(), full.snapshot()
+    for segment in second["segments"]:
+        segment["device"] = 1
+        segment["address"] += 1 << 40
+        segment["blocks"][0]["address"] += 1 << 40
+    for event in second["device_traces"][0]:
+        event["addr"] = event.get("addr", 0) + (1 << 40)
+    first["segments"] += second["segments"]
+    first["device_traces"] += second["device_traces"]
+    path = written(tmp_path, first)
+    text = gpuledger("memory", path).stdout
+    assert text.startswith("GPU 1: out of memory: 8.39 MB did not fit")
+    assert "MEM-PEAK: GPU 0: the peak is 8.39 MB" in text
+    assert "MEM-PEAK: GPU 1: the peak is 9.44 MB" in text
+
+
+def test_without_a_history_there_is_no_peak(tmp_path: Path) -> None:
+    program = Program()
+    program.alloc(8 * MIB, "forward (a.py:2)")
+    assert not _found(written(tmp_path, program.snapshot() | {"device_traces": [[]]}))
+
+
 def test_a_full_gpu_that_leaks_is_told_to_stop_the_leak(tmp_path: Path) -> None:
     program = Program()
     for _ in range(12):

@@ -11,6 +11,7 @@ from gpuledger import NothingRecorded, Trace, build_report, open_trace
 from gpuledger.findings.finding import Finding
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
+from support import torch_traces
 from support.nsys_exports import minimal, push
 from support.trace_notation import of_tables, table
 
@@ -108,3 +109,19 @@ def test_a_profile_without_gpu_work_is_refused_with_the_page_to_read(tmp_path: P
     with pytest.raises(NothingRecorded) as refused:
         build_report(open_trace(empty))
     assert "gpuledger explain CAPTURE-EMPTY" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("operator", "told", "fix"),
+    [
+        ("aten::mkldnn_convolution", ", and aten::mkldnn_convolution runs on the CPU alone", "put the model"),
+        ("aten::cudnn_convolution", ", though aten::cudnn_convolution runs on GPUs alone", "record with `ProfilerAct"),
+        ("aten::mm", "", "`gpuledger info`"),
+    ],
+)
+def test_operators_tell_where_a_trace_without_gpu_work_ran(operator: str, told: str, fix: str, tmp_path: Path) -> None:
+    path = torch_traces.saved(tmp_path / "a.json", [torch_traces.OP | {"name": operator}], schemaVersion=1)
+    with pytest.raises(NothingRecorded) as refused:
+        build_report(open_trace(path))
+    assert str(refused.value).endswith(f"no GPU work was recorded{told}")
+    assert refused.value.hint.startswith(fix)

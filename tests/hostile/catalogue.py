@@ -160,6 +160,24 @@ _FILE: dict[str, tuple[Make, Must]] = {
     "HDF5": (holding(b"\x89HDF\r\n\x1a\n" + bytes(50)), refused("HDF5", "--type=sqlite")),
     "one Parquet file": (holding(b"PAR1" + bytes(50)), refused("one Parquet file of an export")),
     "an unfinished capture": (holding(b"U3w[END]" + bytes(50)), refused("did not finish")),
+    "a summary of rocprof": (
+        holding(b'"Name","Calls","TotalDurationNs","AverageNs","Percentage"\ngemm,1,2,2,100.0\n', "results.stats.csv"),
+        refused("a summary by name", "results.db"),
+    ),
+    "counters of ROCm Compute Profiler": (holding(b"Dispatch_ID,GPU_ID,Grid_Size\n0,1,2\n"), refused("Omniperf")),
+    "a binary file as text": (
+        holding(bytes(range(256)).decode(errors="replace").encode() * 2, "a.xplane.pb"),
+        refused("a binary file that was stored or sent as text"),
+    ),
+    "a trace of rocprof": (
+        holding(
+            b'{ "traceEvents":[{}\n,{"args":{"name":"COPY"},"ph":"M","pid":1,"name":"process_name"}\n'
+            b',{"args":{"name":"GPU0"},"ph":"M","pid":6,"name":"process_name"}\n'
+            b',{"ph":"X","name":"gemm.kd","pid":8,"tid":1,"ts":"7695","dur":"12"}]}',
+            "results.json",
+        ),
+        refused("a trace of AMD's rocprof"),
+    ),
     "a report of Nsight Compute": (holding(b"NVR\0" + bytes(50)), refused("Nsight Compute", "gpuledger kernels")),
     "5 GB hole": (files.sparse(b"", 5 << 30), refused(NOT_OURS)),
     "5 GB hole in a trace": (files.sparse(JSON[:-2] + b",", 5 << 30, "a.json"), refused("no event ends within")),

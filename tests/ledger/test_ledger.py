@@ -243,6 +243,22 @@ def test_not_every_long_call_creates_a_context(name: str, before_us: int) -> Non
     assert "context" not in device.ledger.gaps.by_cause.sums(np.arange(len(device.ledger.gaps)))
 
 
+def test_the_slowest_of_many_slow_frees_sets_nothing_up() -> None:
+    """AMD's hipFree waits for the GPU: of hundreds a second, a few take 30 ms."""
+    waits = [30_000 if number in (20, 40) else 10 if number % 3 else 5_000 for number in range(60)]
+    starts = np.cumsum([0, *waits]) + 100 * np.arange(61) + 50
+    calls = [("hipLaunchKernel", 0, 2, 1)]
+    frees = enumerate(zip(starts.tolist(), waits, strict=False))
+    calls += [("hipFree", at, at + took, 2 + number) for number, (at, took) in frees]
+    end = int(starts[-1])
+    calls.append(("hipLaunchKernel", end, end + 2, 99))
+    device = planted(calls, [(4, 10, 1), (end + 4, end + 10, 99)])
+    by_cause = device.ledger.gaps.by_cause.sums(np.arange(len(device.ledger.gaps)))
+    booked = {str(cause): ns for cause, ns in by_cause.items()}
+    assert "context" not in booked
+    assert booked["alloc"] > 150_000 * US
+
+
 def test_a_slow_first_launch_loads_code_even_if_there_are_few_to_compare_it_with() -> None:
     gaps = planted([(LAUNCH, 0, 8_690, 1)], [(8_695, 8_700, 1)]).ledger.gaps
     booked = {cause: ns // US for cause, ns in gaps.by_cause.sums(np.array([0])).items()}

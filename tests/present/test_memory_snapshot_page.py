@@ -67,6 +67,19 @@ def test_a_click_on_a_band_shows_the_stack_that_holds_it(tmp_path: Path, browser
         assert said.inner_text().splitlines() != lines
 
 
+def test_a_deep_package_leaves_room_for_the_line(tmp_path: Path) -> None:
+    """Programs get all of its path."""
+    program, package = Program(), "/site-packages/titan/models/llama/model"
+    program.alloc(
+        8 * MIB, f"gate ({package}/model.py:340)", f"forward ({package}/model.py:410)", f"main ({package}/a.py:1)"
+    )
+    path = written(tmp_path, program.snapshot())
+    shown = gpuledger("memory", path).stdout
+    assert "gate (…/model/model.py:340)" in shown
+    whole = json.loads(gpuledger("memory", path, "--format=json").stdout)
+    assert "gate (titan/models/llama/model/model.py:340) < " in json.dumps(whole)
+
+
 def test_beside_a_timeline_it_is_on_its_clock(tmp_path: Path) -> None:
     """The peak is where torch.profiler noted it too: 26.6 ms after the GPU's first work."""
     trace, snapshot = unpacked_snapshots(tmp_path, ["profiled.json.gz", "profiled.memory.pickle"])

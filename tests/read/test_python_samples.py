@@ -240,6 +240,37 @@ def test_a_file_that_nobody_wrote_is_no_place(file: str) -> None:
     assert place.at == "train.py:12"
 
 
+@pytest.mark.parametrize(
+    "frame",
+    ["decorate_context (torch/utils/_contextlib.py:117)", "inner (python3.12/contextlib.py:81)", "nn.Module: Model_0"],
+)
+def test_what_only_hands_on_is_not_what_is_called(frame: str) -> None:
+    place = heaviest_line([(["main (train.py:12)", frame, "__call__ (diffusers/pipeline.py:80)"], 5)])
+    assert place is not None
+    assert place.into == "diffusers/pipeline.py __call__"
+    alone = heaviest_line([(["main (train.py:12)", "decorate_context (torch/utils/_contextlib.py:117)"], 5)])
+    assert alone is not None
+    assert alone.into == "torch/utils/_contextlib.py decorate_context"
+
+
+def test_what_most_of_a_librarys_time_is_in_is_told() -> None:
+    """What a line calls is the outermost function of a library: what takes long is further in."""
+    called = [
+        "main (train.py:12)",
+        "__call__ (transformers/vision.py:65)",
+        "resize (transformers/image.py:3)",
+    ]
+    zoom = "zoom (scipy/ndimage/_interpolation.py:9)"
+    place = heaviest_line([([*called, zoom, "<built-in function spline>"], 6), (called, 4)])
+    assert place is not None
+    assert str(place.whole).endswith(
+        "train.py:12 in main -> transformers/vision.py __call__ -> ... -> scipy/ndimage/_interpolation.py zoom"
+    )
+    spread = heaviest_line([([*called[:2], f"{name} (transformers/image.py:{name})"], 5) for name in ("1", "2", "3")])
+    assert spread is not None
+    assert (spread.into, spread.down_to) == ("transformers/vision.py __call__", "")
+
+
 def others(folder: Path, ending: str, write: Any, start: bool = True) -> Trace:
     """A profile with what another tool sampled beside it, each half a millisecond; `write` makes its text."""
     path, trace = recorded(folder)

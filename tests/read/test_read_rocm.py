@@ -151,6 +151,25 @@ def test_kernels_of_a_graph_are_numbered(tmp_path: Path) -> None:
     assert open_trace(path, cache=False).kernels["graph_node"].tolist() == [1, 2, 3]
 
 
+def test_rows_of_a_picture_are_no_processes_and_events_no_kernels(tmp_path: Path) -> None:
+    """An old rocprof numbers the rows of its picture where later ones have the process, and notes barriers."""
+    path = rocm_files.results_db(tmp_path / "a.db")
+    kernels, processes = len(open_trace(path, cache=False).kernels), open_trace(path, cache=False).origin.processes
+    with closing(sqlite3.connect(path)) as database, database:
+        for table, row in (("HIP", 2), ("COPY", 1), ("OPS", 6), ("rocTX", 0)):
+            database.execute(f"UPDATE {table} SET pid = {row}")
+        database.execute('ALTER TABLE OPS ADD COLUMN "proc-id"')
+        barrier = (
+            "INSERT INTO OPS (BeginNs, EndNs, Name, pid, \"Index\") VALUES (950, 950, 'Unknown command type', 6, 99)"
+        )
+        database.execute(barrier)
+        database.execute(f'UPDATE OPS SET "proc-id" = {rocm_files.PID}')
+    trace = open_trace(path, cache=False)
+    assert trace.origin.processes == processes
+    assert len(trace.kernels) == kernels
+    assert set(trace.kernels["pid"].tolist()) == set(trace.calls["pid"].tolist()) == {rocm_files.PID}
+
+
 def test_hostile_bytes_give_a_trace_or_one_sentence(made: tuple[str, Path], tmp_path: Path) -> None:
     content, rng = made[1].read_bytes(), random.Random(5)
     path = tmp_path / "run_kernel_trace.csv"

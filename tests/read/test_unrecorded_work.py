@@ -59,6 +59,7 @@ def export(folder: Path, *statements: str) -> Path:
         ((f"ALTER TABLE {KERNELS} DROP COLUMN gridX",), ["links-missing"]),
         ((*OS_CALLS, "UPDATE OSRT_API SET globalTid = NULL"), ["links-missing"]),
         ((*OS_CALLS, "DELETE FROM CUPTI_ACTIVITY_KIND_RUNTIME"), ["launches-not-recorded"]),
+        (("UPDATE StringIds SET value = 'hipMemcpyDtoDAsync' WHERE value LIKE 'cuda%'",), []),
         (
             ("UPDATE StringIds SET value = 'cudaGraphLaunch_v10000' WHERE id = 4",) + LAUNCHED,
             ["graph-nodes-not-recorded"],
@@ -82,6 +83,7 @@ def export(folder: Path, *statements: str) -> Path:
             "no size",
             "no OS thread",
             "no launches",
+            "copies of AMD",
             "no nodes",
             "no SMs",
             "GPUs without names",

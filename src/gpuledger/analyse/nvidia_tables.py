@@ -59,10 +59,10 @@ class CopyTimes:
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-def by_kind(trace: Trace) -> list[CopyTimes]:
-    """One entry per kind of copy, memsets as one kind, in no particular order."""
+def by_kind(trace: Trace, *, with_size: bool = False) -> list[CopyTimes]:
+    """One entry per kind of copy, memsets as one kind, in no order; `with_size` of those whose bytes were recorded."""
     every = trace[Table.COPIES]
-    copies = every.where(every.codes("kind") != NO_TEXT)
+    copies = every.where((every.codes("kind") != NO_TEXT) & ((every["bytes"] >= 0) | (not with_size)))
     kinds = copies.codes("kind")
     first, number = group(kinds)
     return [
@@ -83,7 +83,7 @@ def cuda_gpu_mem_time_sum(trace: Trace) -> tuple[CopyTimes, ...]:
 
 def cuda_gpu_mem_size_sum(trace: Trace) -> tuple[CopyTimes, ...]:
     """Bytes of copies and memsets."""
-    return tuple(sorted(by_kind(trace), key=lambda copies: (-copies.sizes.total, copies.operation)))
+    return tuple(sorted(by_kind(trace, with_size=True), key=lambda copies: (-copies.sizes.total, copies.operation)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,12 @@ class SnapshotAnswer:
     findings: tuple[Finding, ...]
 
     @property
+    def worst_first(self) -> list[SnapshotFigures]:
+        """GPUs that ran out of memory, then those that leak, then the others."""
+        leaking = {finding.gpu for finding in self.findings if finding.code == "MEM-LEAK"}
+        return sorted(self.figures, key=lambda of_gpu: (not of_gpu.out_of_memories, of_gpu.gpu not in leaking))
+
+    @property
     def start_ns(self) -> int:
         """When the history begins; 0 where no times were noted."""
         return next((of_gpu.start_ns for of_gpu in self.figures if of_gpu.start_ns is not None), 0)

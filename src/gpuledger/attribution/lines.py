@@ -39,6 +39,13 @@ _BUILT_IN: Final = regex(
     r"^<built-in (?:method (?P<method>\w+) of (?:type object|(?P<type>[\w.]+) object)|function (?P<function>\w+))"
 )
 _LOADER: Final = regex(r"\(torch/utils/data/dataloader\.py:")
+_HANDS_ON: Final = regex(
+    r"\((?:torch/(?:utils/_contextlib|nn/modules/module|amp/autocast_mode)|(?:python[\d.]+/)?contextlib)\.py:"
+    r"|^nn\.Module: "
+)
+"""Decorators, and the call of a module: what they call says more."""
+_PART_OF_STEP: Final = regex(r"\(torch/(?:nn/modules/module|optim/\w+|autograd/\w+|utils/checkpoint)\.py:")
+"""What is called inside these goes around over layers, parameters or gradients; a loop of steps is outside of them."""
 _INNER: Final = regex(r"(?:\.<locals>)?\.<(?:listcomp|genexpr|dictcomp|setcomp|lambda)>")
 
 
@@ -57,6 +64,7 @@ class LinePlace:
     is_before: bool = False  # whether the time is that until the line was come to
     is_exact: bool = True  # whether it is the very line; else where the function begins
     stack: tuple[str, ...] = ()  # all frames of the stack there that holds the most, the outermost first
+    down_to: str = ""  # the innermost function of a package that still holds half of the time, where that is another
 
     @property
     def share(self) -> float:
@@ -80,6 +88,8 @@ class LinePlace:
     def whole(self) -> Message:
         """The place, what it calls, and where it is called."""
         where = say("{where} -> {into}", where=self.where, into=self.into) if self.into else self.where
+        if self.down_to:
+            where = say("{where} -> ... -> {into}", where=where, into=self.down_to)
         if is_in_loader(self.stack):
             where = say("{function} in {around}", function=where, around="torch.utils.data.DataLoader")
         return say("{where}, called from {caller}", where=where, caller=self.caller) if self.caller else where
@@ -102,6 +112,23 @@ def own_frames(frames: Sequence[str]) -> list[str]:
     python = [frame for frame in frames if _file(frame)]
     packages = (frame for frame in python if not _FRAMEWORK.match(_file(frame)))
     return list(filter(is_own, python)) or list(packages) or python
+
+
+def frames_of_models(frames: Sequence[str]) -> list[str]:
+    """Of a stack, the innermost first, those of a package's modules which the user's innermost line calls.
+
+    That line says `model(x)`, of whatever the model does.
+    """
+    line = next((depth for depth, frame in enumerate(frames) if is_own(frame)), 0)
+    call = max((depth for depth in range(line) if "(torch/nn/modules/module.py:" in frames[depth]), default=0)
+    return [frame for frame in frames[:call] if _package(_file(frame))]
+
+
+def frames_of_loop(frames: Sequence[str]) -> tuple[str, ...]:
+    """Of a stack, the innermost first, those that a loop of steps may be in: no framework, and no part of one step."""
+    inside = (depth for depth in reversed(range(len(frames))) if _PART_OF_STEP.search(frames[depth]))
+    around = frames[next(inside, -1) + 1 :]
+    return tuple(frame for frame in around if _file(frame) and not _FRAMEWORK.match(_file(frame)))
 
 
 def is_in_loader(frames: Iterable[str]) -> bool:
@@ -245,14 +272,36 @@ def heaviest_line(stacks: Sequence[tuple[Sequence[str], int]], *, is_exact: bool
     inside = Counter[str]()
     for stack in chosen:
         below = own[stack][depth - 1] + 1
+        while below + 1 < len(stacks[stack][0]) and _HANDS_ON.search(stacks[stack][0][below]):
+            below += 1
         if below < len(stacks[stack][0]) and below not in own[stack]:
             inside[stacks[stack][0][below]] += stacks[stack][1]
     into, most = max(inside.items(), key=lambda item: (item[1], item[0]), default=("", 0))
     most_of_it = max(chosen, key=lambda stack: stacks[stack][1])
+    deepest = _deepest([(stacks[stack][0][own[stack][depth - 1] + 1 :], stacks[stack][1]) for stack in chosen], held)
     place = _place(path, into if 2 * most >= held else "", held, whole, is_exact=is_exact)
     on_the_way_ns = sum(stacks[stack][1] for stack in chosen if stacks[stack][0][-1] == ON_THE_WAY)
     is_before, frames_there = 2 * on_the_way_ns > held, tuple(stacks[most_of_it][0])
-    return None if place is None else replace(place, stack=frames_there, is_before=is_before)
+    if place is None:
+        return None
+    is_further = place.into and deepest.partition(" ")[0] != place.into.partition(" ")[0]  # in another file
+    down_to = deepest if is_further else ""
+    return replace(place, stack=frames_there, is_before=is_before, down_to=down_to)
+
+
+def _deepest(below: Sequence[tuple[Sequence[str], int]], held: int) -> str:
+    """Of what is called below a line, the innermost function of a package that holds half of what the line does."""
+    name, level = "", 0
+    while True:
+        inner = Counter[str]()
+        for frames, weight in below:
+            if level < len(frames):
+                inner[frames[level]] += weight
+        frame, most = max(inner.items(), key=lambda item: (item[1], item[0]), default=("", 0))
+        if 2 * most < held or not most:
+            return name
+        below = [(frames, weight) for frames, weight in below if level < len(frames) and frames[level] == frame]
+        name, level = _called(frame) if _package(_file(frame)) else name, level + 1
 
 
 def _own_positions(stacks: Sequence[tuple[Sequence[str], int]]) -> list[list[int]]:

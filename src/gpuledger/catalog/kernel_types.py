@@ -48,7 +48,8 @@ _NO_PRODUCT: Final = (
 )
 """What a kernel does that has a product's name, but stands before or after one."""
 _NARROW: Final = regex(
-    r"half|bfloat|bf16|fp16|_h?16816|(?<![a-z])f16(?!\d)|e4m3|e5m2|int8|(?<![a-z])[iu]8(?!\d)", re.IGNORECASE
+    r"half|float(?:16|8)(?!\d)|bf16|b?fp?8(?!\d)|fp16|_h?16816|(?<![a-z])f16(?!\d)|e4m3|e5m2|int8|(?<![a-z])[iu]8(?!\d)",
+    re.IGNORECASE,
 )
 
 
@@ -73,7 +74,7 @@ def matrix_type(name: str) -> str | None:
 _TORCH_TYPES: Final = (
     (regex(r"e4m3|e5m2|fp8|float8|nvjet_(?:sm\d+_)?q", re.IGNORECASE), "c10::Float8_e4m3fn"),
     (regex(r"bfloat16|bf16|nvjet_(?:sm\d+_)?t", re.IGNORECASE), "c10::BFloat16"),
-    (regex(r"half|fp16|(?<![a-z])f16(?!\d)|hgemm|h16816|h1688|nvjet_(?:sm\d+_)?h", re.IGNORECASE), "c10::Half"),
+    (regex(r"half|float16|fp16|(?<![a-z])f16(?!\d)|hgemm|h16816|h1688|nvjet_(?:sm\d+_)?h", re.IGNORECASE), "c10::Half"),
     (regex(r"double|dgemm|f64", re.IGNORECASE), "double"),
     (regex(r"float|sgemm|s1688|tf32|simt|nvjet_(?:sm\d+_)?s", re.IGNORECASE), "float"),
 )

@@ -164,7 +164,7 @@ def _of_light(subject: OneGpu, operations: Positions) -> tuple[Evidence, ...]:
     """How far they are from what the GPU could do, where that is known of most of their time."""
     kernels = subject.fixes.busy
     light, mine = kernels.once(kernel_light), kernels.place_of(operations)
-    known, took = mine & light.is_known, kernels.took_ns
+    known, took = mine & light.is_known & (light.light_ns > 0), kernels.took_ns  # 0: the work is not needed at all
     if 2 * took[known].sum() <= took[mine].sum():
         return ()
     share = float(light.light_ns[known].sum() / max(took[known].sum(), 1))

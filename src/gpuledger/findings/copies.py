@@ -39,6 +39,7 @@ TELL_WAITING_APART: Final = say(
     "give `gpuledger fleet` the profiles of all ranks, which tells waiting from transfer; then balance the ranks, or "
     "send fewer bytes"
 )
+_WITHIN_DEVICE: Final = say("write results in place, or where they are used, and copy many small tensors in one kernel")
 
 MUCH_COMMUNICATION: Final = 0.1  # of the time: so much is told even where hiding it would save nothing
 
@@ -222,7 +223,9 @@ def _exposed_copies(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     time = per_step(device, exposed)
     claim = say("{time} of {what} not overlapped with compute", time=time, what=say("copies"))
     evidence = (_share_of_time(device, exposed), *_exposed_flows(subject, flows))
-    return [rule.finding(device, claim, evidence, saving, assumption, explains=lost, edit=edit)]
+    finding = rule.finding(device, claim, evidence, saving, assumption, explains=lost, edit=edit)
+    is_within = 2 * sum(flow.exposed_ns for flow in flows if flow.kind in WITHIN_DEVICE) > exposed
+    return [replace(finding, fix=_WITHIN_DEVICE if is_within else finding.fix)]
 
 
 def could_be_hidden_ns(device: Device, exposed: int) -> int:

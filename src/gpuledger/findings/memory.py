@@ -137,6 +137,13 @@ def _what_helps(subject: SnapshotOfGpu, failed: OutOfMemory) -> Message:
     is_fragmented = failed.kind is OomKind.FRAGMENTED and not subject.snapshot.has_expandable_segments
     if subject.figures.leaks.leaks and not (is_fragmented and stranded >= leaked):
         return say("stop the leak first: {size} of what was held is never freed (MEM-LEAK)", size=bytes_text(leaked))
+    if is_fragmented and stranded < failed.request_bytes:
+        return say(
+            "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: with the {left} that the GPU had left, {free} in "
+            "pieces were more than was asked for",
+            left=bytes_text(failed.device_free_bytes or 0),
+            free=bytes_text(stranded),
+        )
     if is_fragmented:
         return say(
             "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: {free} was free, more than was asked for",
@@ -218,7 +225,7 @@ def _fragmentation(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequenc
         share=share_text(worst.stranded_share),
         largest=bytes_text(worst.largest_free_bytes),
     )
-    evidence = [_when(figures, worst)] + [
+    evidence = [moment_words(figures, worst)] + [
         say(
             "{used} in use keeps a segment of {size}; {free} of it is free",
             size=bytes_text(segment.size_bytes),
@@ -230,17 +237,22 @@ def _fragmentation(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequenc
     return [_finding(rule, subject, claim, evidence)]
 
 
-def _when(figures: SnapshotFigures, moment: MemoryMoment) -> Message:
-    since = figures.since_start_ns(moment.moment)
-    if moment.moment == figures.end.moment or since is None:
+def moment_words(figures: SnapshotFigures, moment: MemoryMoment) -> Message:
+    """When in the history it is."""
+    since, events = figures.since_start_ns(moment.moment), len(figures.memory.history)
+    if moment.moment == figures.end.moment:
         return say("at the end of the history")
+    if moment.moment < 0:
+        return say("as the history began")
+    if since is None:
+        return say("after {count} of {whole} events", count=count_text(moment.moment + 1), whole=count_text(events))
     return say("{time} after the history began", time=time_text(since))
 
 
 def _peak(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding]:
     """Who holds it. That there is one is no fault: it says where to begin where memory is short."""
     figures = subject.figures
-    if not figures.peak_bytes:
+    if not figures.peak_bytes or not figures.has_history:
         return ()
     first, peak_bytes = figures.peak_stacks[0], figures.peak_bytes
     told = figures.peak_named or first
@@ -254,7 +266,7 @@ def _peak(rule: Rule[SnapshotOfGpu], subject: SnapshotOfGpu) -> Sequence[Finding
         )
     others = [holder for holder in figures.peak_stacks if holder is not told]
     evidence = [
-        _when(figures, figures.peak),
+        moment_words(figures, figures.peak),
         *_holder_lines(others[: NAMED - 1], peak_bytes),
         *(
             say(

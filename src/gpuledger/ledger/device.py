@@ -5,7 +5,6 @@ With steps, figures are those of the steady ones together, so that lines still s
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import Final
 
@@ -21,22 +20,19 @@ from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger, by_trigger
 from gpuledger.ledger.host import Host, host_and_activities
 from gpuledger.ledger.levels import Level, LevelFinder
 from gpuledger.ledger.lost_work import LostWork, lost_work
+from gpuledger.ledger.no_work import nothing_recorded
 from gpuledger.ledger.steps import DECODE, PREFILL, Phases, Steps, phases, steps, warm_up
 from gpuledger.ledger.window import Window, windows
 from gpuledger.messages import say
 from gpuledger.records import dataclass, replace
-from gpuledger.regex import regex
 from gpuledger.selection import Selection
 from gpuledger.trace.keys import distinct, equal, group
-from gpuledger.trace.model import NotMeasured, Severity, Trace
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, Spans, clip, covered, holds, intersection, total
 from gpuledger.trace.statistics import summarise
 from gpuledger.trace.sweep import side_by_side, sums
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text
-
-_ABOUT_CUDA: Final = regex(r"cuda(?! events collected)", re.IGNORECASE)
-"""That no event of it was collected says no more than that there is none."""
 
 CLOCKS_NS: Final = 3_000
 """By so much the clocks of host and GPU differ in any recording."""
@@ -272,27 +268,8 @@ def analyse_devices(trace: Trace, name: str, wanted: Selection, *, shows_levels:
                 found=f"{origin.tool}, {count_text(launches)} launches",
                 hint="record later, when the graphs are launched; `gpuledger explain CAPTURE-WARMUP` says how",
             )
-        events = [f"{table.value} {count_text(len(rows))}" for table, rows in trace.tables.items() if len(rows)]
-        held = f"{origin.tool} {origin.tool_version or 'of unknown version'}, {', '.join(events) or 'no event'}"
-        why = _why_no_work(trace)
-        raise NothingRecorded(
-            f"{name}: {window.reason}",
-            found=held if why is None else f"{held}; {why}",
-            hint="`gpuledger info` says what there is, `gpuledger explain CAPTURE-EMPTY` what it may be",
-        )
+        raise nothing_recorded(trace, name, window.reason)
     return devices(trace, work, host, window, wanted, shows_levels=shows_levels)
-
-
-def _why_no_work(trace: Trace) -> str | None:
-    """What the recording itself says of it: calls without their work, the profiler's own words, what was not traced."""
-    origin, notes = trace.origin, trace.health
-    said = [note.sentence for note in notes if note.severity is Severity.LOSS]
-    said += [note.sentence for note in notes if _ABOUT_CUDA.search(note.sentence)]
-    if said:
-        return said[0]
-    if origin.asked_for is not None and not any(map(_ABOUT_CUDA.search, origin.asked_for)):
-        return f"CUDA was not traced, but {', '.join(origin.asked_for)}"
-    return None
 
 
 def devices(

@@ -401,8 +401,9 @@ def _context_creators(trace: Trace, calls: Rows, kinds: NDArray[np.int8]) -> lis
     """Of each process the first long call, if nothing ran before it: whatever it is for, it creates the context.
 
     `cudaFree(0)` and the first `cudaMalloc` are the usual ones. And later ones that take as long, far longer than such
-    calls do and than the device works meanwhile: a library sets itself up in them. Pinned memory takes long by itself,
-    and is left out. A first copy that begins late in its call had nothing to wait for: it sets up, too.
+    calls do and than the device works meanwhile: a library sets itself up in them, unless the function's other calls
+    take longer together: then it is what it does anyway. Pinned memory takes long by itself, and is left out. A first
+    copy that begins late in its call had nothing to wait for: it sets up, too.
     """
     may_create = (CallKind.ALLOC.number, CallKind.CALL.number)
     long = np.flatnonzero(calls.duration_ns >= CONTEXT_NS)
@@ -431,7 +432,9 @@ def _context_creators(trace: Trace, calls: Rows, kinds: NDArray[np.int8]) -> lis
             int(np.maximum(np.minimum(rows["end_ns"], end_ns) - np.maximum(rows["start_ns"], start_ns), 0).sum())
             for rows in work
         )
-        if end_ns - start_ns >= FAR_LONGER * max(usual_ns, ran_ns):
+        alike_ns = calls.duration_ns[calls.codes("name") == name]
+        is_most = 2 * alike_ns[alike_ns >= CONTEXT_NS].sum() > alike_ns.sum()
+        if is_most and end_ns - start_ns >= FAR_LONGER * max(usual_ns, ran_ns):
             creating.append(row)
     return creating
 

@@ -18,7 +18,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.catalog.calls import CAPTURE_BEGINS, CAPTURE_ENDS, NO_OPERATION, DeviceOperation, operation_number
+from gpuledger.catalog.calls import (
+    CAPTURE_BEGINS,
+    CAPTURE_ENDS,
+    NO_OPERATION,
+    CallKind,
+    DeviceOperation,
+    call_kind,
+    operation_number,
+)
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read.nsys.container import NULL
@@ -95,18 +103,22 @@ def unrecorded_work(tables: Mapping[Table, Rows], asked: frozenset[Table]) -> li
     calls = tables.get(Table.CALLS)
     if calls is None or "name" not in calls:
         return []
-    strings = calls.strings
-    put = {_operation(strings.text(code) or "") for code in strings.distinct(calls.codes("name"))}
-    return _without_calls(tables, put) or [
+    names = [calls.strings.text(code) or "" for code in calls.strings.distinct(calls.codes("name"))]
+    put = {_operation(name) for name in names}
+    return _without_calls(tables, names, put) or [
         *_without_work(tables, calls, asked),
         *(_without_nodes(tables, calls) if DeviceOperation.GRAPH.number in put else ()),
     ]
 
 
-def _without_calls(tables: Mapping[Table, Rows], put: set[int]) -> list[Note]:
-    """Work on the GPU, and among the calls not one that puts any there: a launch, a copy or a launch of a graph."""
+def _without_calls(tables: Mapping[Table, Rows], names: Sequence[str], put: set[int]) -> list[Note]:
+    """Work on the GPU, and among the calls not one that puts any there: a launch, a copy or a launch of a graph.
+
+    AMD's copies count here, though not every one of them puts something on the GPU.
+    """
     work = sum(len(tables.get(table, ())) for table in (Table.KERNELS, Table.COPIES, Table.GRAPHS))
-    return counted("launches-not-recorded", 0 if put - {NO_OPERATION} else work)
+    is_put = put - {NO_OPERATION} or any(call_kind(name) is CallKind.COPY_CALL for name in names)
+    return counted("launches-not-recorded", 0 if is_put else work)
 
 
 def _operation(function: str) -> int:

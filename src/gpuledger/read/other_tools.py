@@ -18,6 +18,7 @@ _XLA: Final = "give the .xplane.pb beside it, which holds more"
 _TRACES: Final[tuple[tuple[tuple[bytes, ...], str, str], ...]] = (
     ((b'"BeginNs"', b'"DurationNs"'), "a trace of AMD's rocprof", _AMD),
     ((b"CPU HIP API", b"process_name"), "a trace of AMD's rocprof", _AMD),
+    ((b'"name":"COPY"', b'"name":"GPU', b"process_name"), "a trace of AMD's rocprof", _AMD),
     ((b'"process_name"', b'"name":"GPU', b'"Hip '), "a trace of AMD's rpd (rocmProfileData)", _AMD),
     ((b'"process_sort_index"', b'"name":"GPU', b'"desc"'), "a trace of AMD's rpd (rocmProfileData)", _AMD),
     ((b"viztracer",), "a trace of VizTracer, which records Python and no GPU", _TORCH),

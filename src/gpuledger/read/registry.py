@@ -10,7 +10,7 @@ from typing import Final, Protocol, cast
 
 from gpuledger.limits import Limits
 from gpuledger.read.request import Progress, WantedColumns
-from gpuledger.read.source import Source
+from gpuledger.read.source import Source, is_text_of_binary
 from gpuledger.trace.model import Trace
 
 
@@ -51,6 +51,8 @@ _OTHERS_FIRST: Final = ((b"{", READERS[4:]), (b"[", READERS[4:]), (b"\x1f\x8b", 
 
 def reader_of(source: Source) -> Reader | None:
     """Who reads this file or folder; None for what is no profile."""
+    if is_text_of_binary(source.head):
+        return None
     first = next((places for begin, places in _OTHERS_FIRST if source.head.lstrip().startswith(begin)), ())
     readers = map(load_reader, dict.fromkeys((*first, *READERS)))
     return next((reader for reader in readers if reader.recognises(source)), None)

@@ -21,6 +21,7 @@ from gpuledger.trace.deadline import until
 from gpuledger.units import bytes_text
 
 HEAD_BYTES = 512
+MANY_REPLACED = 8
 
 _FOREIGN = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "fetch it with `git lfs pull`"),
@@ -55,6 +56,16 @@ _FOREIGN = (
     *(
         (magic, "a web page, not a profile", "download the file itself; on GitHub its `Raw`")
         for magic in (b"<!DOCTYPE html", b"<!doctype html", b"<html")
+    ),
+    (
+        b'"Name","Calls","TotalDurationNs"',
+        "a summary by name of AMD's rocprof or rocprofv3, which has no times",
+        "give the table or the database of single kernels beside it: results.csv, results.db, *_kernel_trace.csv",
+    ),
+    (
+        b"Dispatch_ID,GPU_ID,",
+        "a table of counters of ROCm Compute Profiler (Omniperf), not a timeline",
+        "record one with `rocprofv3 --sys-trace --output-format rocpd -- COMMAND`",
     ),
     (b"\x89HDF\r\n", "an HDF5 export", "export it again with `nsys export --type=sqlite`"),
     (b"PAR1", "one Parquet file of an export", "open the folder that holds it"),
@@ -170,7 +181,18 @@ def foreign(source: Source) -> GpuledgerError | None:
     for magic, what, hint in _FOREIGN:
         if source.head.startswith(magic):
             return UnreadableProfile(f"{source.name}: is {what}", hint=hint)
+    if is_text_of_binary(source.head):
+        return UnreadableProfile(
+            f"{source.name}: a binary file that was stored or sent as text",
+            found="its bytes that are no letters were replaced, and are lost",
+            hint="copy it again from where it was recorded, as a binary file",
+        )
     return None
+
+
+def is_text_of_binary(head: bytes) -> bool:
+    """Whether a file was read as text and written again: where bytes were no UTF-8 there is now U+FFFD."""
+    return head.count("\ufffd".encode()) >= MANY_REPLACED and min(head) < MANY_REPLACED
 
 
 _ALIKE = 0.6

@@ -169,14 +169,21 @@ ON_THE_WAY: Final = "(on the way here)"
 
 
 def python_frame(function: str, file: str, line: int) -> str:
-    """`function (file.py:12)`, a package's file with its path in the package; where it lies is nobody's business."""
+    """`function (file.py:12)`, a package's file with its path in the package; where it lies is nobody's business.
+
+    A cell of a notebook is `notebook cell 12`, or has the number that Jupyter gives its file.
+    """
     path = file.replace("\\", "/")
-    standard = re.search(r"/lib/(python[\d.]+/.+)", path)
-    if "-packages/" in path:
+    standard = re.search(r"/lib/(python[\d.]+/.+)", path) or re.match(r"[A-Za-z]:/.*/(Lib/(?!site-packages/).+)", path)
+    cell = re.search(r"(?:/ipykernel_\d+/|^<ipython-input-)(\d+)", path)
+    if cell:
+        path = f"notebook cell {cell[1]}"
+    elif "-packages/" in path:
         path = path.rpartition("-packages/")[2]
+        path = path if "/" in path else f"site-packages/{path}"  # a package of one file
     elif standard:
-        path = standard[1]
-    elif path.startswith(("/", "<")):
+        path = standard[1] if standard[1].startswith("python") else f"python3{standard[1].removeprefix('Lib')}"
+    elif re.match(r"/|<|[A-Za-z]:/", path):
         path = path.rsplit("/", 1)[-1]
     return f"{function} ({path}:{line})"
 

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.attribution.lines import own_frames
+from gpuledger.attribution.lines import frames_of_models, own_frames
 from gpuledger.attribution.places import place
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
@@ -295,10 +295,13 @@ def line_and_path(snapshot: MemorySnapshot, stack: int) -> tuple[str | NoPlace, 
 
 
 def user_path(snapshot: MemorySnapshot, stack: int) -> tuple[str, ...]:
-    """The user's functions of a stack, the innermost first, up to the script; one of C++ where Python has none."""
+    """The user's functions of a stack, the innermost first, up to the script; one of C++ where Python has none.
+
+    Before them those of a package's model that they call.
+    """
     frames = list(snapshot.frames(stack))
     own = own_frames(frames)
     if frames and not own:
         return (place(frames) or frames[0],)
     script = next((depth for depth, frame in enumerate(own) if frame.startswith("<module> (")), len(own))
-    return tuple(own[: script + 1])
+    return (*frames_of_models(frames), *own[: script + 1])

@@ -36,13 +36,13 @@ class CopiesOfKind:
     source: str | None
     target: str | None
     count: int
-    total_bytes: int
+    total_bytes: int | None  # None where the size of any was not recorded
     total_ns: int
 
     @property
     def bytes_per_s(self) -> float | None:
-        """None where they took no time."""
-        return self.total_bytes * 1e9 / self.total_ns if self.total_ns else None
+        """None where they took no time, or their bytes are not known."""
+        return self.total_bytes * 1e9 / self.total_ns if self.total_ns and self.total_bytes is not None else None
 
     @property
     def is_pageable(self) -> bool:
@@ -60,7 +60,7 @@ def copies_by_kind(trace: Trace, device: Device) -> tuple[CopiesOfKind, ...]:
     names = zip(*(copies.strings.decode(key[first]) for key in keys), strict=True)
     times, sizes = summarise(copies.duration_ns, number), summarise(copies["bytes"], number)
     by_kind = [
-        CopiesOfKind(kind, source, target, time.count, size.total, time.total)
+        CopiesOfKind(kind, source, target, time.count, None if size.least < 0 else size.total, time.total)
         for (kind, source, target), time, size in zip(names, times, sizes, strict=True)
     ]
     return tuple(sorted(by_kind, key=lambda copied: -copied.total_ns))

@@ -30,6 +30,7 @@ from gpuledger.analyse.memory.allocations import (
     stacks_of,
     user_path,
 )
+from gpuledger.attribution.lines import frames_of_loop
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.measured import GpuMemory, MemoryAction, MemorySnapshot
@@ -153,8 +154,13 @@ class Leaks:
         return self.size_bytes // max(self.steps, 1)
 
 
-def leaks(snapshot: MemorySnapshot, memory: GpuMemory, lives: Lifetimes) -> Leaks:
-    """Look for what survives of most steps."""
+def leaks(snapshot: MemorySnapshot, memory: GpuMemory, lives: Lifetimes, levels: MemoryLevels) -> Leaks:
+    """Look for what survives of most steps.
+
+    Where none are marked, two things tell a leak from one pass over layers or parameters, which leaves something behind
+    in each part of a history as well: a program with steps comes back to lines that it had left, and memory grows by
+    what leaks, where a new state that replaces an old one leaves it as it was.
+    """
     name, edges = step_edges(snapshot, memory)
     is_marked = bool(name)
     edges = edges[WARM_UP:] if is_marked else edges
@@ -179,7 +185,23 @@ def leaks(snapshot: MemorySnapshot, memory: GpuMemory, lives: Lifetimes) -> Leak
         for path, place in paths.items()
         if in_steps[place] >= MOST_STEPS_LEAK * steps and path
     ]
-    return Leaks(tuple(sorted(lasting, key=lambda leak: (-leak.size_bytes, leak.path))), steps, name)
+    found = Leaks(tuple(sorted(lasting, key=lambda leak: (-leak.size_bytes, leak.path))), steps, name)
+    if found.leaks and not is_marked:
+        floors = [int(levels.allocated_bytes[edges[part] : edges[part + 2] + 1].min()) for part in (0, steps - 2)]
+        born = lives.stack[inside][np.argsort(lives.born[inside], kind="stable")]
+        if 2 * (floors[1] - floors[0]) < found.size_bytes or _returns(snapshot, born) < LEAST_STEPS:
+            return Leaks((), steps, name)
+    return found
+
+
+def _returns(snapshot: MemorySnapshot, stacks: NDArray[np.int32]) -> int:
+    """How often the program of these stacks, in their order, came to the line that it came to the most often."""
+    kinds, number = np.unique(stacks, return_inverse=True)
+    lines: dict[tuple[str, ...], int] = {(): 0}  # autograd's threads have no lines: they may stand between any
+    of_kind = [lines.setdefault(frames_of_loop(snapshot.frames(stack)), len(lines)) for stack in kinds.tolist()]
+    line = np.array(of_kind, np.int64)[number]
+    line = line[line > 0]
+    return int(np.bincount(line[np.append(True, line[1:] != line[:-1])[: len(line)]]).max(initial=0))
 
 
 def step_edges(snapshot: MemorySnapshot, memory: GpuMemory) -> tuple[str, Ints]:
@@ -274,7 +296,7 @@ class SnapshotFigures:
     peak_lines: tuple[Holder, ...]  # the same bytes by the line alone. Both sum to the peak.
     peak_gradients: tuple[Holder, ...]
     """Of what has no stack at the peak, the part that may be gradients of what some path allocates."""
-    early_bytes: int  # allocated before the history began
+    early_bytes: int  # allocated before the history began, nobody knows by whom
     leaks: Leaks
     short_lived: tuple[ShortLived, ...]
     segment_churn: SegmentChurn
@@ -336,8 +358,8 @@ def _figures_of_gpu(snapshot: MemorySnapshot, memory: GpuMemory) -> SnapshotFigu
         holders(snapshot, lives, at_peak),
         holders(snapshot, lives, at_peak, by_line=True),
         likely_gradients(snapshot, lives, at_peak),
-        int(lives.size_bytes[lives.is_early].sum()),
-        leaks(snapshot, memory, lives),
+        int(lives.size_bytes[lives.is_early & (lives.stack < 0)].sum()),
+        leaks(snapshot, memory, lives, levels),
         short_lived(snapshot, memory, lives),
         segment_churn(snapshot, memory),
         out_of_memories(snapshot, memory, lives),

@@ -9,13 +9,14 @@ from typing import Final
 from gpuledger.analyse.memory.allocations import Holder, NoPlace
 from gpuledger.analyse.memory.snapshot_figures import MemoryCurve, SnapshotFigures
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
-from gpuledger.findings.memory import holder_words, place_words
+from gpuledger.findings.memory import holder_words, moment_words, place_words
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import Message, capitalised, say
 from gpuledger.present import document as doc
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
 from gpuledger.present.views.tables import answer_blocks, tables_document, tables_page
 from gpuledger.records import dataclass, replace
+from gpuledger.regex import regex
 from gpuledger.trace.model import Severity
 from gpuledger.trace.spans import Span
 from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text
@@ -161,9 +162,8 @@ def sheet_blocks(sheets: Sequence[Sheet]) -> list[doc.Block]:
 def _answers(analysed: SnapshotAnswer) -> list[Message]:
     nothing = say("{name}: the allocator held nothing, and no event was recorded.", name=analysed.snapshot.name)
     leaks = {finding.gpu: finding.claim for finding in analysed.findings if finding.code == "MEM-LEAK"}
-    return [message for figures in analysed.figures for message in _gpu_answer(figures, leaks.get(figures.gpu))] or [
-        nothing
-    ]
+    answers = (_gpu_answer(figures, leaks.get(figures.gpu)) for figures in analysed.worst_first)
+    return [message for answer in answers for message in answer] or [nothing]
 
 
 def _gpu_answer(figures: SnapshotFigures, leak: Message | str | None) -> list[Message]:
@@ -178,12 +178,15 @@ def _gpu_answer(figures: SnapshotFigures, leak: Message | str | None) -> list[Me
             reserved=bytes_text(figures.end.reserved_bytes),
         )
         return [state, say("Fix: record one with `gpuledger capture torch --memory`, to see the peak and who held it.")]
+    when = moment_words(figures, figures.peak)
+    if figures.peak.moment >= 0 and since is not None:
+        when = say("{time} into the history", time=time_text(since))
     answer = [
         say(
             "GPU {gpu}: peak {peak} allocated, {when}; {reserved} reserved at most.",
             gpu=figures.gpu,
             peak=bytes_text(figures.peak_bytes),
-            when=say("time not recorded") if since is None else say("{time} into the history", time=time_text(since)),
+            when=when,
             reserved=bytes_text(figures.reserved_peak_bytes),
         )
     ]
@@ -223,9 +226,17 @@ def _gpu_answer(figures: SnapshotFigures, leak: Message | str | None) -> list[Me
 
 
 def snapshot_findings(analysed: SnapshotAnswer) -> doc.Findings:
-    """What to do about memory."""
+    """What to do about memory; of several GPUs, each finding says of which."""
+    findings = analysed.findings
+    if len(analysed.figures) > 1:
+        findings = tuple(
+            found
+            if found.code == "MEM-OOM"
+            else replace(found, claim=say("GPU {gpu}: {claim}", gpu=found.gpu, claim=found.claim))
+            for found in findings
+        )
     return doc.Findings(
-        tuple(doc.ShownFinding(finding, fix=finding.fix) for finding in analysed.findings), form=doc.FindingsForm.POINTS
+        tuple(doc.ShownFinding(finding, fix=finding.fix) for finding in findings), form=doc.FindingsForm.POINTS
     )
 
 
@@ -295,14 +306,20 @@ def _path_cell(path: Sequence[str]) -> Cell:
     if not path:
         return Term("no_stack", say("no recorded stack"))
     whole = " < ".join(path)
-    return Term(whole, " < ".join((*path[:_SHOWN], "…"))) if len(path) > _SHOWN else whole
+    shown = [_FOLDERS.sub("(…/", frame) for frame in path[:_SHOWN]]
+    words = " < ".join((*shown, "…")) if len(path) > _SHOWN else " < ".join(shown)
+    return Term(whole, words) if words != whole else whole
+
+
+_FOLDERS: Final = regex(r"\((?:[^()/]+/){2,}(?=[^()/]+/[^()/]+\)$)")
+"""Those of a package before its last, where there are several more: a table has no room for them."""
 
 
 def picture_blocks(analysed: SnapshotAnswer) -> list[doc.Block]:
     """Memory over time and over events, on a page."""
     blocks: list[doc.Block] = []
     over_time, by_event = analysed.over_time(), analysed.by_event
-    for figures in analysed.figures:
+    for figures in analysed.worst_first:
         gpu, span = figures.gpu, figures.history_span
         if span is not None:
             ends = ("0", time_text(span.end_ns - span.start_ns))
@@ -316,7 +333,7 @@ def picture_blocks(analysed: SnapshotAnswer) -> list[doc.Block]:
 
 
 def _line_words(holder: Holder) -> str:
-    return holder_words(holder) if isinstance(holder.place, NoPlace) else holder.place
+    return holder_words(holder) if isinstance(holder.place, NoPlace) else _FOLDERS.sub("(…/", holder.place)
 
 
 def memory_chart(figures: SnapshotFigures, name: str, curve: MemoryCurve, ends: tuple[str, str]) -> doc.Chart:

@@ -213,13 +213,17 @@ def _memory_sentences(device: Device, figures: MemoryFigures) -> Sentences:
     sentences = [say("GPU {gpu}: no copies in the steady steps.", gpu=device.gpu)]
     if count:
         time_ns = sum(copied.total_ns for copied in copies)
+        sizes = [copied.total_bytes for copied in copies if copied.total_bytes is not None]
+        size: Message | str = bytes_text(sum(sizes) // device.step_count)
+        if len(sizes) < len(copies):
+            size = say("at least {size}", size=size) if sizes else say("bytes that were not recorded")
         sentences = [
             say(
                 "GPU {gpu}: copies and memsets take {time} ({share} of the time) and move {size}: {count}.",
                 gpu=device.gpu,
                 time=step_time_text(device, time_ns),
                 share=share_text(time_ns / device.steady_ns),
-                size=bytes_text(sum(copied.total_bytes for copied in copies) // device.step_count),
+                size=size,
                 count=step_count_text(device, count, say("transfer"), say("transfers")),
             )
         ]

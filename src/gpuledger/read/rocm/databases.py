@@ -498,6 +498,8 @@ def _whole(text: str) -> int:
 def _read_v1(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
     raw, database = RawTables(name, wanted, limits), _Database(export, name)
     pids = [np.empty(0, np.int64)]
+    own_pids = np.unique(database.columns("OPS", "proc-id")["proc-id"])  # where `pid` numbers a row of the picture
+    own_pid = int(own_pids[0]) if len(own_pids) == 1 else NULL
     for table, into in (
         ("OPS", Table.KERNELS),
         ("COPY", Table.COPIES),
@@ -507,6 +509,11 @@ def _read_v1(export: NsysExport, name: str, wanted: WantedColumns, limits: Limit
     ):
         columns = database.columns(table, "BeginNs", "EndNs", "dev-id", "queue-id", "stream-id", "pid", "tid", "Index")
         texts, numbers = database.texts(table, "Name")
+        if own_pid != NULL:
+            columns["pid"] = np.full(len(numbers), own_pid)
+        if into is Table.KERNELS:  # its word for events and barriers
+            is_kernel = np.isin(numbers, [place for place, text in enumerate(texts) if text != "Unknown command type"])
+            columns, numbers = {key: column[is_kernel] for key, column in columns.items()}, numbers[is_kernel]
         common: Columns = {"start_ns": columns["BeginNs"], "end_ns": columns["EndNs"], "pid": recorded(columns["pid"])}
         if into in (Table.KERNELS, Table.COPIES):
             common |= {
