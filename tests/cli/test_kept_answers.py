@@ -19,9 +19,10 @@ from gpuledger.analyse.align.side_by_side import TIERS
 from gpuledger.cli import kept_answers
 from gpuledger.cli.main import verb_named
 from gpuledger.read import open_trace
+from gpuledger.read.cache.cached_open import finish_writing
 from gpuledger.system.kept_files import FileState
 from gpuledger.verbs import LATENCY_TIERS, VERBS, profiles
-from support.command import CAPTURES, ROOT, Ran, gpuledger
+from support.command import CAPTURES, PATIENCE_S, ROOT, Ran, gpuledger
 from support.opened import plain
 
 
@@ -275,6 +276,8 @@ def test_no_verb_loads_what_reads_profiles_for_an_answer_that_is_kept(folder: Pa
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FileState, "was_settled", lambda *_: True)
         assert [gpuledger(*call).exit_code for call in calls] == [0] * len(calls)
+        finish_writing(PATIENCE_S)  # what was read, of which `info` tells
+        assert gpuledger(*calls[-1]).exit_code == 0
     again = (
         "import json, sys\nfrom gpuledger.cli.main import cli\n"
         "for call in json.loads(sys.argv[1]):\n    cli.main(call, standalone_mode=False)\n"
