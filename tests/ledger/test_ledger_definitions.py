@@ -146,6 +146,13 @@ def test_a_wait_that_returns_as_the_gap_begins_has_drained_the_queue(returns: in
     assert told == trigger
 
 
+def test_where_nothing_ran_before_nothing_ran_dry() -> None:
+    """One kernel after a wait for nothing: 94 % of its 36 us were said to be lost to a queue that ran dry."""
+    wait = "0-9 cudaStreamSynchronize"
+    assert booked(called(wait, f"10-42 {LAUNCH} -> s7: 44-50"), 10)[1] != "drained"
+    assert booked(called(FIRST, wait.replace("0-9", "3-12"), f"13-42 {LAUNCH} -> s7: 44-50"))[1] == "drained"
+
+
 @pytest.mark.parametrize(("pause", "cause"), [(100, "page_migration"), (101, "host_code")])
 def test_a_page_fault_pauses_for_up_to_100_us(pause: int, cause: str) -> None:
     moved = "Unified Host-to-Device"

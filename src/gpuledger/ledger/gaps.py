@@ -362,7 +362,7 @@ class _Booking:
         largest = causes.largest()
         loading = self._loads(causes)
         behind = 2 * causes.total(*_HOST_BEHIND) > length
-        drainer = self._drainer(behind)
+        drainer = np.where(self.before >= 0, self._drainer(behind), -1)  # where nothing ran before, nothing ran dry
         by_itself = is_among(largest, [_AT[cause] for cause in _LARGEST_WINS]) | (
             2 * causes.of(Cause.HOST_CODE) > length  # a wait may have come first, but this is what took long
         )

@@ -25,6 +25,7 @@ from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow, Par
 from gpuledger.present.palette import line_tone
 from gpuledger.present.views.light import light_sentence, parts_sentence, step_sentence
 from gpuledger.records import replace
+from gpuledger.trace.keys import distinct
 from gpuledger.trace.model import Severity, always_shown
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
@@ -337,13 +338,16 @@ def closing(report: ReportAnswer) -> list[Message]:
     others = [device for device in run.devices if device is not run.main_device]
     lines = [_at_work(device, headline(device, ()), several=True) for device in others]
     if report.rank_count:
-        lines.append(
-            say(
-                "The profile holds {count} ranks: `gpuledger fleet` shows who waits for whom, `--device=N` "
-                "shows one GPU.",
-                count=count_text(report.rank_count),
-            )
+        count = count_text(report.rank_count)
+        lone = say("One process uses {count} GPUs, without a collective: `--device=N` shows one GPU.", count=count)
+        together = say(
+            "The profile holds {count} ranks: `gpuledger fleet` shows who waits for whom, `--device=N` shows one GPU.",
+            count=count,
         )
+        busy = [device.ledger.busy for device in run.devices]
+        several = len(distinct(run.main_device.work.pid)) > 1
+        may_wait = several or any(len(of.comm) or of.hidden_comm_ns for of in busy)
+        lines.append(together if may_wait else lone)
     if report.unclassified is not None:
         lines.append(report.unclassified)
     calls = run.trace[Table.CALLS]
