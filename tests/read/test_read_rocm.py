@@ -23,7 +23,7 @@ from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
 from support import rocm_files
-from support.command import ROOT
+from support.command import ROOT, gpuledger
 from support.rocm_files import BUSY_NS, CALLS, COPIES, KERNELS, MADE, PID, RANGE
 
 CORPUS = ROOT.parent / "shared" / "corpus" / "rocm"
@@ -168,6 +168,20 @@ def test_rows_of_a_picture_are_no_processes_and_events_no_kernels(tmp_path: Path
     assert trace.origin.processes == processes
     assert len(trace.kernels) == kernels
     assert set(trace.kernels["pid"].tolist()) == set(trace.calls["pid"].tolist()) == {rocm_files.PID}
+
+
+def test_kernels_alone_say_whose_they_are_and_what_records_calls(tmp_path: Path) -> None:
+    """`info` said that no GPU work was recorded, of no process; the report that launches are missing, of none."""
+    with closing(sqlite3.connect(tmp_path / "results.db")) as database, database:
+        database.execute('CREATE TABLE KERN ("KernelName", "gpu-id", "queue-id", pid, BeginNs, EndNs)')
+        rows = [("gemm.kd", 2, 0, 77, at, at + 300) for at in range(1_000, 9_000, 1_000)]
+        database.executemany("INSERT INTO KERN VALUES (?, ?, ?, ?, ?, ?)", rows)
+    database.close()
+    info = " ".join(gpuledger("info", tmp_path / "results.db").stdout.split())
+    assert "· 1 process ·" in info
+    assert "Good for a report: nothing was lost" in info
+    report = gpuledger("report", tmp_path / "results.db").stdout
+    assert "cannot be attributed: no call of the host was recorded\n     record with `rocprof --hip-trace`" in report
 
 
 def test_hostile_bytes_give_a_trace_or_one_sentence(made: tuple[str, Path], tmp_path: Path) -> None:

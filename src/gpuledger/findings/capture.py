@@ -17,10 +17,19 @@ from gpuledger.messages import Message, joined, say
 from gpuledger.records import replace
 from gpuledger.trace.model import CORRECTED, Trace
 from gpuledger.trace.spans import Span, holds, total
+from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
 
 _NSYS_ADVICE: Final = say("record a shorter window, or flush more often: `nsys profile --cuda-flush-interval=100`")
 _TORCH_ADVICE: Final = say("record fewer steps: `schedule(active=3)` of torch.profiler")
+
+_RECORDS_CALLS: Final = {
+    "nsys": "`nsys profile --trace=cuda`",
+    "torch.profiler": "`ProfilerActivity.CPU`",
+    "rocprof": "`rocprof --hip-trace`",
+    "rocprofv3": "`rocprofv3 --hip-trace --kernel-trace --memory-copy-trace`",
+}
+"""What makes each profiler record the host's calls."""
 
 
 _NOT_KNOWN: Final = {
@@ -150,10 +159,14 @@ def _without_launches(subject: Capture) -> tuple[Evidence, ...]:
     share = _largest_share(subject, Cause.UNATTRIBUTED)
     if share < WORTH_TELLING:
         return ()
-    claim = say(
-        "{share} of the time cannot be attributed: launches are missing from the profile", share=share_text(share)
-    )
-    return (Evidence(claim),)
+    told = share_text(share)
+    if len(subject.trace[Table.CALLS]):
+        missing = say("{share} of the time cannot be attributed: launches are missing from the profile", share=told)
+        return (Evidence(missing),)
+    claim = say("{share} of the time cannot be attributed: no call of the host was recorded", share=told)
+    tool = subject.trace.origin.tool
+    advice = [Evidence(say("record with {option}", option=_RECORDS_CALLS[tool]))] if tool in _RECORDS_CALLS else []
+    return (Evidence(claim), *advice)
 
 
 def _graph_capture(rule: Rule[Capture], subject: Capture) -> Sequence[Finding]:

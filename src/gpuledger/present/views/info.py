@@ -62,7 +62,7 @@ def info_document(
 
 def _verdict(trace: Trace, found: Contents) -> Message:
     """Whether the profile is good for a report, and what it lacks."""
-    if not any(process.gpu_work for process in found.processes):
+    if not any(use.is_used for use in found.gpus):
         return say("No GPU work was recorded: there is nothing to report on (`gpuledger explain CAPTURE-EMPTY`).")
     if trace.damage:
         return say("Damaged: {sentence}.", sentence=trace.damage[0].sentence)

@@ -538,14 +538,14 @@ def _read_v1(export: NsysExport, name: str, wanted: WantedColumns, limits: Limit
             common["layer"] = np.full(len(codes), raw.codes["runtime" if is_hip else "driver"])
         raw.add(into, common)
     if not database.count("OPS") and set(export.tables.get("KERN", ())) >= _TIMES:
-        _v1_kernels(raw, database)
+        pids.append(_v1_kernels(raw, database))
     counts = {table: database.count(table) for table in _V1}
     origin = {"tool": "rocprof", "container": "sqlite"}
     return finish(raw, {}, 0, origin, _processes(np.concatenate(pids)), counts)
 
 
-def _v1_kernels(raw: RawTables, database: _Database) -> None:
-    """Kernels as rocprof writes them where it traced no calls."""
+def _v1_kernels(raw: RawTables, database: _Database) -> Ints:
+    """Kernels as rocprof writes them where it traced no calls; and their processes."""
     table = database.columns("KERN", "BeginNs", "EndNs", "gpu-id", "queue-id", "pid", "grd", "wgr", "lds")
     texts, numbers = database.texts("KERN", "KernelName")
     names = raw.codes.column(text.strip('"').removesuffix(" [clone .kd]").removesuffix(".kd") for text in texts)
@@ -561,3 +561,4 @@ def _v1_kernels(raw: RawTables, database: _Database) -> None:
             "smem_dynamic_bytes": recorded(table["lds"]),
         },
     )
+    return recorded(table["pid"])
