@@ -9,10 +9,11 @@ import pytest
 
 from gpuledger import NothingRecorded, Trace, build_report, open_trace
 from gpuledger.findings.finding import Finding
+from gpuledger.selection import Selection
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from support import torch_traces
-from support.nsys_exports import minimal, push
+from support.nsys_exports import PID, call, kernel, minimal, push
 from support.trace_notation import of_tables, table
 
 TOLD = {
@@ -36,6 +37,7 @@ def test_a_capture_has_these_findings_in_this_order(name: str, unpacked: Callabl
 
 
 US = 1_000
+MS = 1_000 * US
 STEP_US = 100
 
 
@@ -95,6 +97,31 @@ def test_memory_allocated_in_every_step_is_churned() -> None:
     assert [(piece.call, piece.count) for piece in churn.evidence] == [("cudaMalloc", 16), ("cudaFree", 8)]
     assert churn.saving_ns == 0
     assert _told(_program(("cudaMalloc",)), "ALLOC-CHURN") == []
+
+
+def test_nobody_waits_for_a_gpu_that_is_only_copied_to(tmp_path: Path) -> None:
+    """JAX moved an input to GPU 0, and GPU 1 computed: the report was about what GPU 0 waited for."""
+    at, moved = [3 * MS * n for n in range(9)], {"globalPid": PID, "deviceId": 0, "copyKind": 1, "bytes": 4_096}
+    path = minimal(
+        tmp_path / "two.sqlite",
+        RUNTIME=[
+            *(call(begin, begin + 9 * US, nameId=3, correlationId=1 + n) for n, begin in enumerate(at)),
+            *(call(begin + 20 * US, begin + 25 * US, correlationId=11 + n) for n, begin in enumerate(at)),
+        ],
+        MEMCPY=[
+            moved | {"start": begin + 10 * US, "end": begin + 15 * US, "streamId": 7, "correlationId": 1 + n}
+            for n, begin in enumerate(at)
+        ],
+        KERNEL=[
+            kernel(begin + 30 * US, begin + 2 * MS, correlationId=11 + n, deviceId=1) for n, begin in enumerate(at)
+        ],
+    )
+    report = build_report(open_trace(path))
+    assert report.main_device.compute_ns
+    assert {finding.gpu for finding in report.findings} == {report.main_device.gpu}
+    [other] = [device.gpu for device in report.devices if device is not report.main_device]
+    alone = build_report(open_trace(path), "a", Selection(device=other))
+    assert {finding.gpu for finding in alone.findings} == {other}
 
 
 def test_kernels_without_a_launch_are_lost_launches() -> None:

@@ -6,7 +6,7 @@ events. What a code means is on its `page`, `explain/CODE.md`. CONTRIBUTING.md s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -277,7 +277,7 @@ def findings_of(trace: Trace, subjects: Mapping[int, OneGpu]) -> tuple[Finding, 
     if any(finding.code == capture.GRAPH_CAPTURE.code for finding in first):
         return (*first, *(finding for finding in last if finding.code != capture.GRAPH_CAPTURE.code))
     best: dict[str, Finding] = {}
-    for subject in subjects.values():
+    for subject in _working(subjects.values()):
         device = subject.device
         about_gaps, others = side_by_side(  # the first go through all gaps, the others through all kernels
             len(device.work),
@@ -292,6 +292,12 @@ def findings_of(trace: Trace, subjects: Mapping[int, OneGpu]) -> tuple[Finding, 
     ranked = in_order(_rank(with_plain_savings(kept, subjects)), subjects)
     framework = framework_of(trace)
     return (*first, *(in_words_of(framework, finding) for finding in ranked), *last)
+
+
+def _working(subjects: Collection[OneGpu]) -> Collection[OneGpu]:
+    """The GPUs that compute or communicate: nobody waits for one that is only copied to while others work."""
+    working = [each for each in subjects if each.device.compute_ns or len(each.device.ledger.busy.comm)]
+    return working or subjects
 
 
 def _of_rules(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:

@@ -200,14 +200,19 @@ def _outliers(rule: Rule[OneGpu], subject: OneGpu) -> Sequence[Finding]:
     if not outliers or not worth_telling(device, saving):
         return ()
     worst = outliers[0]
-    claim = say(
-        "{count} of {steps} steps take unusually long: up to {time} against {usual}, most of it {line}",
-        count=count_text(len(outliers)),
-        steps=count_text(device.step_count),
-        time=time_text(worst.length_ns),
-        usual=time_text(worst.usual_ns),
-        line=worst.line.label,
-    )
+    figures = {
+        "count": count_text(len(outliers)),
+        "steps": count_text(device.step_count),
+        "time": time_text(worst.length_ns),
+        "usual": time_text(worst.usual_ns),
+        "line": worst.line.label,
+    }
+    if len(outliers) == 1:
+        claim = say("1 of {steps} steps takes unusually long: {time} against {usual}, most of it {line}", **figures)
+    else:
+        claim = say(
+            "{count} of {steps} steps take unusually long: up to {time} against {usual}, most of it {line}", **figures
+        )
     longest = say("the longest is step {step}", step=worst.step)
     evidence = Evidence(longest, _step_span(device, worst.step), count=len(outliers))
     return [rule.finding(device, claim, (evidence,), saving, say("they take as long as the median step"))]
