@@ -97,7 +97,7 @@ def test_what_one_of_many_steps_has_is_not_divided_by_them() -> None:
     assert str(host.claim).startswith("the GPU waits 50.0 ms, once in 12 steps, while")
     assert (host.saving_ns, host.confidence) == (0, "low")
     assert str(verdict(run)).endswith(
-        "1 of 12 steps take unusually long: up to 51.5 ms against 1.45 ms, most of it idle: host code."
+        "1 of 12 steps takes unusually long: 51.5 ms against 1.45 ms, most of it idle: host code."
     )
 
 
