@@ -83,6 +83,8 @@ def test_work_never_waits_less_than_nothing_and_the_cpu_never_longer_than_it_tak
         == "GPU 0: idle 5.3 % of the window (100 us of 1.90 ms), in one gap; 95.0 % of the idle time is launch calls."
     )
     assert gpuledger("gaps", path).stdout.split("\n\n")[1].startswith("Most of it: ")
+    for verb in ("gaps", "launches", "memory", "overlap"):  # there are no steps
+        assert "steady steps" not in gpuledger(verb, path).stdout
     assert " · 2 kernels\n" in gpuledger("info", path).stdout
     assert " · 1 kernel\n" in gpuledger("info", minimal(tmp_path / "b.sqlite", KERNEL=kernels[:1])).stdout
 

@@ -37,6 +37,18 @@ _NOTES: Final = {StepNote.USUAL: "", StepNote.WARM_UP: say("warm-up"), StepNote.
 _LENGTH_WORDS: Final = {"under 1 us": say("under 1 us"), "over 1 ms": say("over 1 ms")}
 
 
+def steady_title(device: Device, title: Message, *, with_gpu: bool = True) -> Message:
+    """The title of a table about the steady steps; about the window, where there are none."""
+    title = title if device.steps is None else say("{title}, steady steps", title=title)
+    return say("{title}, GPU {gpu}", title=title, gpu=device.gpu) if with_gpu else title
+
+
+def none_sentence(device: Device, what: Message | str) -> Message:
+    """That there is none of something, in the steady steps where there are any."""
+    said = say("GPU {gpu}: no {what}.", gpu=device.gpu, what=what)
+    return said if device.steps is None else say("GPU {gpu}: no {what} in the steady steps.", gpu=device.gpu, what=what)
+
+
 def step_time_text(device: Device, time_ns: int) -> str:
     """A time of all steady steps, for one of them; in all, where there are no steps."""
     time = time_text(time_ns // device.step_count)
@@ -234,7 +246,7 @@ def _every_step_sheet(answer: StepsAnswer) -> Sheet:
 
 def gaps_tables(answer: GapsAnswer) -> TableAnswer:
     """Why the GPU was idle; the longest gaps, or all from some length on."""
-    return TableAnswer(_gap_sentences(answer), tuple(gap_sheets(answer.summary)))
+    return TableAnswer(_gap_sentences(answer), tuple(gap_sheets(answer.device, answer.summary)))
 
 
 def _gap_sentences(answer: GapsAnswer) -> Sentences:
@@ -279,10 +291,16 @@ def gaps_text(count: int) -> Message:
     return say("one gap") if count == 1 else say("{count} gaps", count=count_text(count))
 
 
-def gap_sheets(summary: GapSummary) -> list[Sheet]:
+def gap_sheets(device: Device, summary: GapSummary) -> list[Sheet]:
     """All tables about one GPU's gaps."""
     by_line = [lines_sheet(summary)] if summary.by_line else []
-    return [causes_sheet(summary), triggers_sheet(summary), *by_line, lengths_sheet(summary), longest_sheet(summary)]
+    return [
+        causes_sheet(summary),
+        triggers_sheet(device, summary),
+        *by_line,
+        lengths_sheet(summary),
+        longest_sheet(summary),
+    ]
 
 
 def length_words(bucket: str) -> str:
@@ -310,7 +328,7 @@ def causes_sheet(summary: GapSummary) -> Sheet:
     )
 
 
-def triggers_sheet(summary: GapSummary) -> Sheet:
+def triggers_sheet(device: Device, summary: GapSummary) -> Sheet:
     """Idle time of the steady steps by what set it off."""
     columns = (
         Column("trigger", say("Trigger"), Unit.TEXT, lambda part: trigger_term(part.trigger)),
@@ -318,7 +336,7 @@ def triggers_sheet(summary: GapSummary) -> Sheet:
         Column("gaps", say("Gaps"), Unit.COUNT),
         *_time_columns(summary.steady_idle_ns),
     )
-    title = say("Idle time by trigger, steady steps, GPU {gpu}", gpu=summary.gpu)
+    title = steady_title(device, say("Idle time by trigger"))
     return Sheet.of(f"gaps_by_trigger_gpu{summary.gpu}", title, columns, summary.by_trigger)
 
 
@@ -378,7 +396,7 @@ def longest_sheet(summary: GapSummary) -> Sheet:
 
 def overlap_tables(answer: OverlapAnswer) -> TableAnswer:
     """What runs beside what, and kernels that overlap on one stream."""
-    sheets = overlap_sheet(answer.work), _stream_overlap_sheet(answer.on_streams)
+    sheets = overlap_sheet(answer.work), _stream_overlap_sheet(answer.device, answer.on_streams)
     shown = sheets if answer.on_streams.kernels else sheets[:1]
     return TableAnswer((*_overlap_sentences(answer.work), *_stream_sentences(answer)), sheets, shown)
 
@@ -457,7 +475,7 @@ def overlap_sheet(overlap: WorkOverlap) -> Sheet:
     )
 
 
-def _stream_overlap_sheet(overlap: StreamOverlap) -> Sheet:
+def _stream_overlap_sheet(device: Device, overlap: StreamOverlap) -> Sheet:
     """Which kernels overlap on one stream in the steady steps, the longest overlap first."""
     columns = (
         Column("before", say("Kernel"), Unit.TEXT, shorten=label),
@@ -466,5 +484,5 @@ def _stream_overlap_sheet(overlap: StreamOverlap) -> Sheet:
         Column("per_step", say("Per step"), Unit.MEAN, lambda pair: pair.count / overlap.steps, detail=1),
         Column("overlap_ns", say("Overlap"), Unit.NS),
     )
-    title = say("Kernels that overlap on one stream, steady steps, GPU {gpu}", gpu=overlap.gpu)
+    title = steady_title(device, say("Kernels that overlap on one stream"))
     return Sheet.of(f"stream_overlap_gpu{overlap.gpu}", title, columns, overlap.pairs)

@@ -19,7 +19,7 @@ from gpuledger.present import document as doc
 from gpuledger.present.digits import shape_text
 from gpuledger.present.sheet import Column, Sheet, Term, Unit, plain, share_column
 from gpuledger.present.terms import BOUNDS, made_line
-from gpuledger.present.views.gpu_time import largest_line_sentence, step_count_text, step_time_text
+from gpuledger.present.views.gpu_time import largest_line_sentence, none_sentence, step_count_text, step_time_text
 from gpuledger.trace.model import Note, NotMeasured, Severity
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
@@ -93,7 +93,7 @@ def rate_text(value: Figure) -> str:
 def kernel_sentences(overview: StepOverview, device: Device) -> tuple[Message, ...]:
     """How much of a step its kernels are, and which takes the most."""
     if not overview.entries or not overview.time_ns:
-        return (say("GPU {gpu}: no kernels in the steady steps.", gpu=device.gpu),)
+        return (none_sentence(device, "kernels"),)
     first = max(overview.entries, key=lambda kernel: kernel.time_ns)
     share = overview.time_ns / device.steady_ns
     calls = sum(kernel.calls for kernel in overview.entries)

@@ -20,7 +20,14 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.digits import tenths
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
-from gpuledger.present.views.gpu_time import WORTH_DOING, Sentences, step_count_text, step_time_text
+from gpuledger.present.views.gpu_time import (
+    WORTH_DOING,
+    Sentences,
+    none_sentence,
+    steady_title,
+    step_count_text,
+    step_time_text,
+)
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import bytes_text, count_text, share_text, time_text
@@ -53,10 +60,10 @@ def _call_columns(steps: int) -> tuple[Column, ...]:
 
 def launches_tables(answer: LaunchesAnswer) -> TableAnswer:
     """What launches cost, and how far the host runs ahead."""
-    costs = answer.costs
-    queue, shown = queue_sheet(costs), queue_with_units_sheet(costs)
-    calls = (launch_calls_sheet(costs), waiting_calls_sheet(costs))
-    parts = (_families_sheet(costs), launches_by_range_sheet(costs))
+    both = answer.device, answer.costs
+    queue, shown = queue_sheet(*both), queue_with_units_sheet(*both)
+    calls = (launch_calls_sheet(*both), waiting_calls_sheet(*both))
+    parts = (_families_sheet(*both), launches_by_range_sheet(*both))
     return TableAnswer(_launch_sentences(answer), (*calls, queue, *parts), (*calls, shown, *parts))
 
 
@@ -65,7 +72,7 @@ def _launch_sentences(answer: LaunchesAnswer) -> Sentences:
     costs, device = answer.costs, answer.device
     count, time_ns = _sums(costs.launch_calls)
     if not count:
-        return (say("GPU {gpu}: no launch call was recorded in the steady steps.", gpu=costs.gpu),)
+        return (none_sentence(device, say("recorded launch call")),)
     is_ahead = costs.queue.delays is not None and costs.queue.delays.ahead_share >= _HALF
     sentences = [
         say(
@@ -110,20 +117,22 @@ def _ahead_words(queue: LaunchQueue, *, is_ahead: bool) -> Message:
     )
 
 
-def launch_calls_sheet(costs: LaunchCosts) -> Sheet:
+def launch_calls_sheet(device: Device, costs: LaunchCosts) -> Sheet:
     """The calls that launch, by function."""
-    return _calls_sheet(costs, costs.launch_calls, "launch_calls", say("Launch calls"))
+    return _calls_sheet(device, costs, costs.launch_calls, "launch_calls", say("Launch calls"))
 
 
-def waiting_calls_sheet(costs: LaunchCosts) -> Sheet:
+def waiting_calls_sheet(device: Device, costs: LaunchCosts) -> Sheet:
     """The calls that wait for the device, by function."""
-    return _calls_sheet(costs, costs.waiting_calls, "waiting_calls", say("Calls that wait for the GPU"))
+    return _calls_sheet(device, costs, costs.waiting_calls, "waiting_calls", say("Calls that wait for the GPU"))
 
 
-def _calls_sheet(costs: LaunchCosts, functions: Sequence[CallTimes], name: str, title: str) -> Sheet:
+def _calls_sheet(
+    device: Device, costs: LaunchCosts, functions: Sequence[CallTimes], name: str, title: Message
+) -> Sheet:
     return Sheet.of(
         f"{name}_gpu{costs.gpu}",
-        say("{title}, steady steps, GPU {gpu}", title=title, gpu=costs.gpu),
+        steady_title(device, title),
         (
             *_call_columns(costs.steps),
             Column("avg_ns", say("Avg"), Unit.MEAN_NS, "times.average", detail=1),
@@ -134,25 +143,25 @@ def _calls_sheet(costs: LaunchCosts, functions: Sequence[CallTimes], name: str, 
     )
 
 
-def queue_sheet(costs: LaunchCosts) -> Sheet:
+def queue_sheet(device: Device, costs: LaunchCosts) -> Sheet:
     """How far the host runs ahead, the unit of each figure beside it."""
     columns = (
         Column("figure", say("Figure"), Unit.TEXT, lambda row: row[0]),
         Column("value", say("Value"), Unit.MEAN, lambda row: row[1]),
         Column("unit", say("Unit"), Unit.TEXT, lambda row: row[2]),
     )
-    title = say("How far the host runs ahead, steady steps, GPU {gpu}", gpu=costs.gpu)
+    title = steady_title(device, say("How far the host runs ahead"))
     return Sheet.of(f"launch_queue_gpu{costs.gpu}", title, columns, _queue_figures(costs.queue))
 
 
-def queue_with_units_sheet(costs: LaunchCosts) -> Sheet:
+def queue_with_units_sheet(device: Device, costs: LaunchCosts) -> Sheet:
     """The same for people: each figure with its unit."""
 
     def with_unit(row: tuple[Message, float, str]) -> str:
         _, value, unit = row
         return time_text(round(value)) if unit == "ns" else f"{tenths(value)} {unit}".rstrip()
 
-    exact = queue_sheet(costs)
+    exact = queue_sheet(device, costs)
     columns = exact.columns[0], Column("value", say("Value"), Unit.FIGURE, with_unit)
     return Sheet.of(exact.name, exact.title, columns, _queue_figures(costs.queue))
 
@@ -175,7 +184,7 @@ def _queue_figures(queue: LaunchQueue) -> list[tuple[Message, float, str]]:
     return figures
 
 
-def launches_by_range_sheet(costs: LaunchCosts) -> Sheet:
+def launches_by_range_sheet(device: Device, costs: LaunchCosts) -> Sheet:
     """Launches by the ranges that they lie in."""
     columns = (
         Column("range", say("Range"), Unit.TEXT, "name"),
@@ -184,11 +193,11 @@ def launches_by_range_sheet(costs: LaunchCosts) -> Sheet:
         Column("per_instance", say("Per instance"), Unit.MEAN, lambda entry: entry.launches / entry.instances),
         Column("total_ns", say("Time"), Unit.NS),
     )
-    title = say("Launches by range, steady steps, GPU {gpu}", gpu=costs.gpu)
+    title = steady_title(device, say("Launches by range"))
     return Sheet.of(f"launches_by_range_gpu{costs.gpu}", title, columns, costs.by_range)
 
 
-def _families_sheet(costs: LaunchCosts) -> Sheet:
+def _families_sheet(device: Device, costs: LaunchCosts) -> Sheet:
     """How many kernels of each family a step runs."""
     columns = (
         Column("family", say("Family"), Unit.TEXT, lambda entry: entry[0]),
@@ -197,7 +206,7 @@ def _families_sheet(costs: LaunchCosts) -> Sheet:
         Column("total_ns", say("Time"), Unit.NS, lambda entry: entry[1].total),
         Column("median_ns", say("Median"), Unit.MEAN_NS, lambda entry: entry[1].median),
     )
-    title = say("Kernels by family, steady steps, GPU {gpu}", gpu=costs.gpu)
+    title = steady_title(device, say("Kernels by family"))
     return Sheet.of(f"kernels_by_family_gpu{costs.gpu}", title, columns, costs.families)
 
 
@@ -210,7 +219,7 @@ def memory_tables(answer: MemoryAnswer) -> TableAnswer:
 def _memory_sentences(device: Device, figures: MemoryFigures) -> Sentences:
     """What is copied and allocated, and what of it to change."""
     copies, count = figures.copies, sum(copied.count for copied in figures.copies)
-    sentences = [say("GPU {gpu}: no copies in the steady steps.", gpu=device.gpu)]
+    sentences = [none_sentence(device, say("copies"))]
     if count:
         time_ns = sum(copied.total_ns for copied in copies)
         sizes = [copied.total_bytes for copied in copies if copied.total_bytes is not None]
@@ -267,7 +276,7 @@ def memory_sheets(device: Device, figures: MemoryFigures) -> MemorySheets:
     steps, in_use = device.step_count, figures.in_use
     copies = Sheet.of(
         f"copies_gpu{device.gpu}",
-        say("Copies, steady steps, GPU {gpu}", gpu=device.gpu),
+        steady_title(device, say("Copies")),
         (
             Column("kind", say("Kind"), Unit.TEXT),
             Column("from", say("From"), Unit.TEXT, "source"),
@@ -280,7 +289,7 @@ def memory_sheets(device: Device, figures: MemoryFigures) -> MemorySheets:
         ),
         figures.copies,
     )
-    title = say("Allocation calls, steady steps, GPU {gpu}", gpu=device.gpu)
+    title = steady_title(device, say("Allocation calls"))
     calls = Sheet.of(f"allocation_calls_gpu{device.gpu}", title, _call_columns(steps), figures.allocation_calls)
     totals: tuple[tuple[Message, int], ...] = ()
     if not isinstance(in_use, NotMeasured):

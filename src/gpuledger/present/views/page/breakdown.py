@@ -39,6 +39,7 @@ from gpuledger.present.views.gpu_time import (
     longest_sheet,
     outliers_sheet,
     phases_sheet,
+    steady_title,
     triggers_sheet,
     usual_sheet,
 )
@@ -271,7 +272,11 @@ def gaps_section(report: ReportAnswer) -> doc.Section:
         chart,
         doc.SheetBlock(lengths_sheet(summary), caption=say("Gaps by length")),
         doc.SheetBlock(causes_sheet(summary), caption=say("Idle time by cause"), anchor="causes"),
-        doc.SheetBlock(triggers_sheet(summary), caption=say("Idle time by trigger, steady steps"), anchor="triggers"),
+        doc.SheetBlock(
+            triggers_sheet(device, summary),
+            caption=steady_title(device, say("Idle time by trigger"), with_gpu=False),
+            anchor="triggers",
+        ),
         doc.SheetBlock(
             longest_sheet(summary),
             caption=say("The {count} longest gaps", count=len(summary.longest)),

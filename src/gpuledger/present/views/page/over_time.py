@@ -21,6 +21,7 @@ from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, columns, icicle
 from gpuledger.present.charts.over_time import Band, Row, heat_map, memory_area
 from gpuledger.present.sheet import Sheet
+from gpuledger.present.views.gpu_time import steady_title
 from gpuledger.present.views.program_time import (
     OUTSIDE,
     launch_calls_sheet,
@@ -144,16 +145,18 @@ def launches_section(report: ReportAnswer) -> doc.Section:
         if delays is None
         else [_delays_chart(delays.by_bucket), doc.Paragraph(said, "note")]
     )
+    device = report.run.main_device
+    titled = partial(steady_title, device, with_gpu=False)
     blocks += _tables(
-        (say("Launch calls, steady steps"), launch_calls_sheet(costs)),
-        (say("Calls that wait for the GPU, steady steps"), waiting_calls_sheet(costs)),
-        (say("How far the host runs ahead, steady steps"), queue_with_units_sheet(costs)),
-        (say("Launches by range, steady steps"), launches_by_range_sheet(costs)),
+        (titled(say("Launch calls")), launch_calls_sheet(device, costs)),
+        (titled(say("Calls that wait for the GPU")), waiting_calls_sheet(device, costs)),
+        (titled(say("How far the host runs ahead")), queue_with_units_sheet(device, costs)),
+        (titled(say("Launches by range")), launches_by_range_sheet(device, costs)),
     )
     result = ""
     if delays is not None:
         result = say("work starts {time} after its launch returned (median)", time=time_text(round(delays.median_ns)))
-        if report.run.main_device.steps is not None:
+        if device.steps is not None:
             count = count_text(round(costs.queue.activities_per_step))
             result = say("{count} pieces of work per step; {queued}", count=count, queued=result)
     return doc.Section("launches", say("Launches and the queue"), tuple(blocks), result=result)
@@ -177,10 +180,11 @@ def memory_section(report: ReportAnswer) -> doc.Section:
         said = say("Peak: {size} in use", size=bytes_text(int(use.most_bytes.max())))
         draw = partial(memory_area, say("Device memory in use"), said, [Band(use.most_bytes)], window_ends(report.run))
         blocks += [doc.Paragraph(said, "lead"), doc.Chart(draw, name="memory-chart")]
-    sheets = memory_sheets(report.run.main_device, report.memory)
+    device = report.run.main_device
+    sheets = memory_sheets(device, report.memory)
     blocks += _tables(
-        (say("Copies, steady steps"), sheets.copies),
-        (say("Allocation calls, steady steps"), sheets.allocation_calls),
+        (steady_title(device, say("Copies"), with_gpu=False), sheets.copies),
+        (steady_title(device, say("Allocation calls"), with_gpu=False), sheets.allocation_calls),
         (say("Device memory"), sheets.in_use),
     )
     if not len(trace[Table.COPIES]):
