@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.light.books import LightBooks, light_books
 from gpuledger.analyse.steady_kernels import use_and_clock
+from gpuledger.attribution.lost_time import MOSTLY
 from gpuledger.attribution.ranges import ProgramRanges
 from gpuledger.findings.finding import Evidence, Finding
 from gpuledger.findings.fixes import Fixes
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 Subject = TypeVar("Subject")
 
-_MOSTLY_THERE = 0.3  # a line that holds less of what was lost is told as evidence, not in the claim
+_WORTH_NAMING: Final = 0.3  # a line that holds less of what was lost is told as evidence, not in the claim
 
 
 class LazyScenario:
@@ -143,8 +144,10 @@ class Rule(Generic[Subject]):
         lost = saving if explains is None else explains
         saving, low = min(saving, lost), min(saving if low is None else low, lost)
         line = next((piece.line for piece in evidence if piece.line is not None), None)
-        if line is not None and line.share >= _MOSTLY_THERE:
+        if line is not None and line.share >= MOSTLY:
             claim = say("{claim}, mostly {where}", claim=claim, where=line.where)
+        elif line is not None and line.share >= _WORTH_NAMING:
+            claim = say("{claim}, most of all {where}", claim=claim, where=line.where)
         return Finding(
             code=self.code,
             claim=claim,
