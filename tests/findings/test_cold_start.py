@@ -134,6 +134,21 @@ def test_what_leads_to_a_load_compiles_and_what_comes_long_before_does_not(
     assert max(told(path).values(), key=lambda finding: finding.explains_ns).code == code
 
 
+@pytest.mark.parametrize("system", ["futex", "waitpid"])
+def test_a_compiler_in_another_process_is_saved_with_what_it_makes(system: str, tmp_path: Path) -> None:
+    """Triton waits for ptxas: on an H200 33 of the 78 ms that it took each step were said to be saved."""
+    rows = launched(*((begin, begin + 5 * US, begin + 10 * US, begin + MS) for begin in (0, 44 * MS, 88 * MS)))
+    rows["RUNTIME"] += [
+        call(begin + 43 * MS, begin + 43 * MS + 100 * US, nameId=5, correlationId=9 + begin) for begin in (0, 44 * MS)
+    ]
+    rows["OSRT"] = [call(begin + 2 * MS, begin + 43 * MS - 10 * US, nameId=6, eventClass=27) for begin in (0, 44 * MS)]
+    path = minimal(tmp_path / "a.sqlite", **rows)
+    for number, name in ((5, "cuModuleLoadData"), (6, system)):
+        named(path, number, name)
+    load = told(path)["HOST-LOAD"]
+    assert load.saving_ns == pytest.approx(86 * MS, rel=0.03)
+
+
 @pytest.mark.parametrize(("begins", "is_set_up"), [(1290 * MS, True), (10 * MS, False)])
 def test_a_first_copy_that_begins_late_sets_up(begins: int, is_set_up: bool, tmp_path: Path) -> None:
     """It was: '52.1 % of it sync', as the first `cudaMemcpyAsync`, of 8 bytes, returned after 1.29 s; nothing ran."""

@@ -146,6 +146,20 @@ def test_a_wait_that_returns_as_the_gap_begins_has_drained_the_queue(returns: in
     assert told == trigger
 
 
+@pytest.mark.parametrize(
+    ("loads", "launches", "trigger"),
+    [
+        ("cuLibraryLoadData", "cudaLaunchKernel", "host_code"),  # the runtime loads what was compiled with the program
+        ("cuLibraryLoadData", "cuLaunchKernelEx", "load"),  # whoever compiled it now launches it himself
+        ("cuModuleLoadData", "cudaLaunchKernel", "load"),
+    ],
+)
+def test_code_leads_to_a_load_of_what_was_compiled_now(loads: str, launches: str, trigger: str) -> None:
+    """A loop of 400 ms in Python before the first sort was said to compile; seen on an H200."""
+    trace = called(FIRST, f"4000-4040 {loads}", f"4045-4050 {launches} -> s7: 4060-4070")
+    assert booked(trace)[1] == trigger
+
+
 def test_where_nothing_ran_before_nothing_ran_dry() -> None:
     """One kernel after a wait for nothing: 94 % of its 36 us were said to be lost to a queue that ran dry."""
     wait = "0-9 cudaStreamSynchronize"

@@ -190,7 +190,7 @@ class Fixes:
     def load(self) -> Edit:
         """What is loaded is there, and the code around it is not run, here or in a thread that is waited for."""
         calls = self.steady_calls(CallKind.LOAD)
-        code = self.code_ns(Cause.HOST_CODE, Cause.DISPATCH, Cause.WAIT_THREAD)
+        code = self.code_ns(Cause.HOST_CODE, Cause.DISPATCH, Cause.WAIT_THREAD, Cause.OS)
         return lambda graph: without_calls(graph, calls, code[calls])
 
     def compiled(self) -> Edit:

@@ -91,6 +91,9 @@ _CALL_CAUSES: Final = tuple(Cause[kind.name] for kind in CALL_KINDS)
 
 _OwnCalls = tuple[Ints, Ints, NDArray[np.int8]]
 
+_OF_LIBRARIES: Final = ("cuLibrary", "cuKernel")
+"""How calls begin that load code for the runtime, where it launches, or for whoever compiled it and launches it."""
+
 
 class HostThread:
     """One thread's time by cause: the kind of its CUDA call, `dispatch`, or what counts only outside calls.
@@ -264,11 +267,17 @@ class Host:
         """The stretches between a thread's calls that end as it loads code, whatever it then calls first.
 
         What compiles does so outside of CUDA, in its own code or in another thread's that it waits for, and loads the
-        result as soon as it is there. Code that comes long before a load has nothing to do with it.
+        result as soon as it is there. Code that comes long before a load has nothing to do with it. Nor has what comes
+        before the runtime loads a library that was compiled with the program, as it does on a first launch of its own.
         """
         own = self.calls_of(number)
         start, until = self.calls["start_ns"][own], furthest(self.calls["end_ns"][own])
-        loads = np.append(start[self.kinds[own] == CallKind.LOAD.number], _NEVER_NS)
+        strings, names = self.calls.strings, self.calls.codes("name")[own]
+        by_driver = strings.each(names, lambda name: name.startswith("cuLaunch"), np.bool_)
+        launches = np.flatnonzero(self.kinds[own] == CallKind.LAUNCH.number)
+        following = np.append(by_driver[launches], np.False_)[np.searchsorted(launches, np.arange(len(own)))]
+        made_now = following | ~strings.each(names, lambda name: name.startswith(_OF_LIBRARIES), np.bool_)
+        loads = np.append(start[(self.kinds[own] == CallKind.LOAD.number) & made_now], _NEVER_NS)
         begins, ends = until[:-1], start[1:]
         leads = (ends - begins >= DISPATCH_NS) & (loads[sweep.search(loads, ends)] - ends < DISPATCH_NS)
         return Spans(begins[leads], ends[leads])
