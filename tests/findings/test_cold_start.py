@@ -10,6 +10,8 @@ import pytest
 
 from gpuledger import build_report, open_trace
 from gpuledger.findings.finding import Finding
+from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger
+from support.book_checks import analysed
 from support.nsys_exports import PID, TID, call, kernel, minimal, push
 
 MS = 1_000_000
@@ -192,3 +194,21 @@ def test_code_that_one_of_many_steps_loads_is_not_saved_in_each(tmp_path: Path) 
     assert (finding.saving_ns, finding.saving_ns_per_step, finding.confidence) == (0, 0, "low")
     assert finding.then_ns is None  # nothing is saved after others either
     assert finding.sentences[0] == "100.0 % of it in one gap: it is loaded once"
+
+
+@pytest.mark.parametrize(("queued", "sets_up"), [(2400 * US, False), (10 * US, True)])
+def test_a_first_call_sets_up_nothing_while_its_work_is_queued(queued: int, sets_up: bool, tmp_path: Path) -> None:
+    """It was: 'libraries are loaded and set up: 2.27 ms, once', of it queued, not started: 99.7 %.
+
+    An operator's first call takes 3 ms, in which its kernel is launched so long before it starts.
+    """
+    begins = [200 * US, *range(4 * MS, 5 * MS, 50 * US)]
+    start = begins[0] + 2900 * US
+    kernels = [(0, 5 * US, 6 * US, 150 * US), (start - queued - 5 * US, start - queued, start, start + 40 * US)]
+    kernels += [(begin, begin + 5 * US, begin + 6 * US, begin + 45 * US) for begin in begins[1:]]
+    rows = launched(*kernels)
+    rows["NVTX"] = [push(begins[0], start + 50 * US, "op"), *(push(at, at + 48 * US, "op") for at in begins[1:])]
+    [device] = analysed(minimal(tmp_path / "a.sqlite", **rows))
+    gaps = device.ledger.gaps
+    told_of_longest = TRIGGERS[gaps.trigger[gaps.length_ns.argmax()]]
+    assert told_of_longest is (QueueTrigger.COLD if sets_up else Cause.DEVICE_WAIT)

@@ -191,6 +191,16 @@ def test_what_was_recorded_for_long_waits_for_nothing_from_before(launched: int,
     assert booked(trace)[0][cause] == 200
 
 
+@pytest.mark.parametrize(("later", "cause"), [(199, "unrecorded"), (200, "device_wait")])
+def test_what_waits_as_long_later_on_an_idle_device_waited_for_nothing_from_before(later: int, cause: str) -> None:
+    """It was: 'GPU busy 2.3 %, and 13.3 % with work launched before the recording began', where a driver submits late.
+
+    The first of its stream waits for 200 us, and one of those launched later for about as long.
+    """
+    trace = called(FIRST, f"3-10 {LAUNCH} -> s9: 210-300", f"400-410 {LAUNCH} -> s9: {410 + later}-700")
+    assert booked(trace)[0][cause] >= 200
+
+
 def test_a_gap_belongs_to_the_bucket_that_begins_with_its_length() -> None:
     """A gap of 10 us after one of 9: each bucket goes up to but not including its bound."""
     trace = called(f"0-1 {LAUNCH} -> s7: 1-10", f"2-3 {LAUNCH} -> s7: 19-20", f"4-5 {LAUNCH} -> s7: 30-40")

@@ -142,6 +142,17 @@ def test_a_loop_that_calls_itself_a_step_is_believed() -> None:
     assert told(only(program.trace())) == (5, "marked by the range 'step #'")
 
 
+@pytest.mark.parametrize(("of", "ends"), [("float", True), ("int", False), ("unsigned char", False)])
+def test_what_picks_the_largest_of_integers_chooses_no_token(of: str, ends: bool) -> None:
+    """It was: '12 steady steps, ended by token-sampling kernels', of a ViT that picks offsets in each of 12 blocks."""
+    program = Program()
+    for block in range(12):
+        forward(program, 6 + block % 3, us=9)
+        program.kernel(f"reduce_kernel<512, 1, ReduceOp<{of}, at::native::ArgMaxOps<{of}>, unsigned int, long, 4>>", 9)
+    steps = only(program.trace()).steps
+    assert (steps is not None and steps.source == "ended by token-sampling kernels") is ends
+
+
 def test_updates_of_parameters_end_training_steps() -> None:
     program = Program()
     for batch in range(6):

@@ -59,15 +59,19 @@ def source_label(short: str) -> str | None:
 
 def _demangle(function: str) -> str:
     """A C++ function's name without its parameters, if it has no templates; any other as it is."""
-    match = _MANGLED.match(function)
-    if match is None:
-        return function
-    parts, position = list[str](), match.end()
-    while (length := _LENGTH.match(function, position)) and (match[1] or not parts):
-        position = length.end() + int(length[0])
-        parts.append(function[length.end() : position])
-    ended = position <= len(function) and (not match[1] or function.startswith("E", position))
-    return "::".join(parts) if ended else function
+    parts, rest, nested = _read_mangled(function)
+    return "::".join(parts) if parts and (not nested or rest.startswith("E")) else function
+
+
+def _read_mangled(name: str) -> tuple[list[str], str, bool]:
+    """The names that a mangled one begins with, what follows, and whether they are nested; none of any other name."""
+    match = _MANGLED.match(name)
+    parts, position = list[str](), match.end() if match else 0
+    while match and (length := _LENGTH.match(name, position)) and (match[1] or not parts):
+        if (position := length.end() + int(length[0])) > len(name):
+            return [], name, False
+        parts.append(name[length.end() : position])
+    return parts, name[position:], bool(match and match[1])
 
 
 # A run of letters or spaces is looked at once, from its beginning: a name of any length takes time by its length.
@@ -117,9 +121,15 @@ class KernelName:
 
 @lru_cache(maxsize=65536)
 def parse(name: str) -> KernelName:
-    """Take a demangled name apart. A name that is no C++ at all is its own short name, and so is one without end."""
+    """Take a demangled name apart. A name that is no C++ at all is its own short name, and so is one without end.
+
+    Of a mangled one, as profilers on Windows write them, all behind the function's name counts as a template argument.
+    """
     if len(name) > LOOKED_AT:
         return KernelName(name, name, ())
+    if (mangled := _read_mangled(name))[0]:
+        parts = ["(anonymous)" if part.startswith("_GLOBAL__N_") else part for part in mangled[0]]
+        return KernelName(parts[-1], "::".join(parts), tuple(filter(None, mangled[1:2])))
     text = _ANONYMOUS.sub("(anonymous)", name.strip())
     text = _without_parameters(text)
     text = text[_last_outside(text, " ") + 1 :]  # what stands before is the return type

@@ -97,10 +97,11 @@ _KERNELS: Final = (
     (ROUTER, regex(r"top_?k|gating|rout|moe_align|count_and_sort|bitmatrix|expert_?(?:count|histogram)")),
 )
 chooses_token: Final = name_matcher(
-    r"arg_?max|sampling|sample_|multinomial|gumbel|top_?k_?top_?p",
+    r"arg_?max(?!Ops<(?:unsigned |signed )?(?:int|long|short|char|bool)\b)|sampling|sample_|multinomial|gumbel"
+    r"|top_?k_?top_?p",
     words=("argmax", "arg_max", "sampl", "multinomial", "gumbel", "top"),
 )
-"""Whether a kernel chooses the next token."""
+"""Whether a kernel chooses the next token; no integer is a logit."""
 _RESIZES: Final = regex(r"(?:up|down|grid)_?sampl", re.IGNORECASE)  # images, not tokens
 _OF_EXPERTS: Final = regex(r"group(?:ed)?_?gemm|m_?grouped|grouped_mm|group_?wise.*gemm")
 _OF_GROUPS: Final = regex(r"GroupProblemShape")  # of CUTLASS, among the arguments of a `device_kernel`

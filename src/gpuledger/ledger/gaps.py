@@ -372,7 +372,8 @@ class _Booking:
         sets_up = 2 * causes.total(Cause.CONTEXT, Cause.LOAD) > length
         cold = is_first | (largest == _AT[Cause.CONTEXT]) | (sets_up & (causes.of(Cause.CONTEXT) > 0))
         cold |= self._captures_graphs() | self._sets_up_libraries()
-        may_be = ~cold & (self.whole < 0) & (length >= COLD_START_NS) & (largest != _AT[Cause.UNRECORDED])
+        was_queued = is_among(largest, [_AT[Cause.UNRECORDED], _AT[Cause.DEVICE_WAIT]])  # the host was not late
+        may_be = ~cold & (self.whole < 0) & (length >= COLD_START_NS) & ~was_queued
         cold |= self._in_first_calls(np.flatnonzero(may_be))
         fed = self._fed(np.flatnonzero((largest == _AT[Cause.WAIT_THREAD]) & (length < FED_NS)))
         compiling = self._compiles()

@@ -436,11 +436,15 @@ LEAST_NS: Final = 100_000
 LONG_AGO: Final = 10
 """What was launched before the recording does not run for so many times as long as something waits for it."""
 
+LATER: Final = 100_000
+"""So many later activities tell how long the device takes to begin."""
+
 
 def waits_for_unrecorded(work: Activities, host: Host, positions: Positions) -> NDArray[np.bool_]:
     """Which of these activities ran long after they were queued, as the first that was recorded of their stream.
 
-    A stream is one of a process on a GPU. Nothing was launched before a recording that began long before.
+    A stream is one of a process on a GPU. Nothing was launched before a recording that began long before; and where
+    what is launched later waits as long on an idle device, that is how long a driver takes to submit it (WDDM, WSL).
     """
     call = work.launch[positions]
     waits = call >= 0
@@ -451,4 +455,16 @@ def waits_for_unrecorded(work: Activities, host: Host, positions: Positions) -> 
         rows = np.flatnonzero(is_among(work.stream, distinct(work.stream[positions[waits]])))
         first, _ = group(work.pid[rows], work.gpu[rows], work.stream[rows])
         waits[waits] = is_among(positions[waits], rows[first])
+    if waits.any():
+        waited_ns = work.start_ns[positions[waits]] - host.calls["end_ns"][work.launch[positions[waits]]]
+        waits[waits] = waited_ns > _submitted_after_ns(work, host, int(work.start_ns[positions[waits]].max()))
     return waits
+
+
+def _submitted_after_ns(work: Activities, host: Host, since_ns: int) -> int:
+    """The longest that what was launched after an instant lay queued while the device did nothing; of the next few."""
+    begin = int(np.searchsorted(work.start_ns, since_ns))
+    start, end, call = (column[begin : begin + LATER] for column in (work.start_ns, work.end_ns, work.launch))
+    ready_ns = np.maximum(host.calls["end_ns"][call[1:]], furthest(end)[:-1])
+    later = (call[1:] >= 0) & (host.calls["start_ns"][call[1:]] > since_ns)
+    return int((start[1:] - ready_ns)[later].max(initial=0))
