@@ -177,3 +177,17 @@ def test_code_that_one_of_many_steps_loads_is_not_saved_in_each(tmp_path: Path) 
     assert (finding.saving_ns, finding.saving_ns_per_step, finding.confidence) == (0, 0, "low")
     assert finding.then_ns is None  # nothing is saved after others either
     assert finding.sentences[0] == "100.0 % of it in one gap: it is loaded once"
+
+
+def test_of_launches_that_load_their_kernels_all_is_saved(tmp_path: Path) -> None:
+    """Where code is loaded lazily no other call shows it."""
+    begins = [51 * MS * at for at in range(8)]
+    rows = launched(*((at, at + 50 * MS, at + 50 * MS + 5 * US, at + 51 * MS) for at in begins))
+    for number, row in enumerate(rows["KERNEL"], 10):
+        row |= {"demangledName": number, "shortName": number}
+    path = minimal(tmp_path / "a.sqlite", **rows)
+    for number in range(10, 18):
+        named(path, number, f"k{number}")
+    finding = told(path)["HOST-LOAD"]
+    assert finding.explains_ns == 7 * (50 * MS + 5 * US)  # the first is a cold start
+    assert finding.saving_ns > 0.99 * finding.explains_ns
