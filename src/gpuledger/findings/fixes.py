@@ -189,7 +189,7 @@ class Fixes:
         return self._without(self.steady_calls(kind))
 
     def load(self) -> Edit:
-        """What is loaded is there, what leads to loads is not run, and a launch that loads takes no longer than others."""
+        """What is loaded is there, what leads to it is not run, and a launch that loads takes no longer than others."""
         calls, begin = self.steady_calls(CallKind.LOAD), self.graph.recorded.call_begin
         code = self.code_ns(Cause.HOST_CODE, Cause.DISPATCH, Cause.WAIT_THREAD, Cause.OS)
         leads = np.zeros(len(begin), np.bool_)
