@@ -24,6 +24,7 @@ from gpuledger.ledger.host import DISPATCH_NS
 from gpuledger.replay.edits import (
     Edit,
     handed_over_sooner,
+    one_after_another,
     run_aside,
     scale_operations,
     with_call_durations,
@@ -429,8 +430,15 @@ class Fixes:
         calls = self.graph.calls.duration_ns[call]
         shorter = np.minimum(calls, self.usual_launch_ns)
 
+        # a link carries one copy in each direction at a time, whatever streams they are on
+        way, start, end = self.work.name[self._pageable], self.work.start_ns, self.work.end_ns
+        ordered = self._pageable[np.lexsort((start[self._pageable], way))]
+        before, after = ordered[:-1], ordered[1:]
+        apart = (self.work.name[before] == self.work.name[after]) & (end[before] <= start[after])
+
         def changed(graph: DependencyGraph) -> DependencyGraph:
-            return fast(with_call_durations(without_waits(graph, call), call, shorter))
+            in_turn = one_after_another(without_waits(graph, call), after[apart], before[apart])
+            return fast(with_call_durations(in_turn, call, shorter))
 
         return changed
 
