@@ -273,7 +273,7 @@ def test_pageable_memory_is_named_first_where_pinning_saves_the_most() -> None:
 
 
 def test_copies_on_several_streams_share_the_link() -> None:
-    """400 MB on each of four streams take 8 of 10 ms at 50 GB/s: without calls that wait, they ran beside each other."""
+    """400 MB on each of four streams take 8 of 10 ms at 50 GB/s; without calls that wait they ran side by side."""
     copies = [Copy(10 * at, 10 * at + 10, 400 * MB, host="Pageable", stream=at) for at in range(4)]
     [found] = [each for each in _about_copies(_program(copies, are_called=True)) if each.code == "COPY-PAGEABLE"]
     assert found.saving_ns == pytest.approx(4 * 2 * MS, rel=0.02)
