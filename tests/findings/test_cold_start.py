@@ -161,6 +161,8 @@ def test_memory_of_one_call_is_allocated_once(calls: int, tmp_path: Path) -> Non
     assert (finding.confidence == "low") is is_one
     assert (finding.fix or "").startswith("nothing, where the program runs for long") is is_one
     assert (finding.sentences[0] == "95.6 % of it in one call of cuMemHostAlloc") is is_one
+    pins_in_loop = finding.fix == "allocate once at start-up; allocate, free and pin nothing in the loop"
+    assert pins_in_loop is not is_one  # whoever calls it: not `acc data`, for what MPI pins
 
 
 def test_code_that_one_of_many_steps_loads_is_not_saved_in_each(tmp_path: Path) -> None:
