@@ -153,7 +153,10 @@ def test_memory_of_one_call_is_allocated_once(calls: int, tmp_path: Path) -> Non
         call(200 * US + length * at, 190 * US + length * (at + 1), nameId=4, correlationId=8 + at)
         for at in range(calls)
     ]
+    for row in rows["KERNEL"]:
+        row |= {"demangledName": 10, "shortName": 10}
     path = minimal(tmp_path / "a.sqlite", **rows)
+    named(path, 10, "work_12_gpu")  # as OpenACC calls kernels
     named(path, 4, "cuMemHostAlloc")
     finding = told(path)["HOST-ALLOC"]
     assert finding.claim == "the GPU waits 20.9 ms, once, while the host allocates or frees memory"
