@@ -150,6 +150,7 @@ def products(blocks: int, us: int) -> Steps:
         pytest.param([(SORT, 100), (NARROW, 900)], id="a sort that takes little of the time"),
         pytest.param([(NARROW, 100), *[(ADD, 20)] * (FEWEST - 1)], id="a short chain"),
         pytest.param([(NARROW, 100), *[(ADD, 4)] * 10], id="a chain of tiny kernels"),
+        pytest.param([(NARROW, 900), *[(ADD, 40)] * 16], id="one kernel again and again"),
         pytest.param([(ADD, 20), (NARROW, 100), (ADD, 20), (MUL, 20)], id="a chain only from step to step"),
         pytest.param([(NARROW, 100), (ADD, 20, 100), (ADD, 20, 10_000), (ADD, 20, 100)], id="tensors of other sizes"),
         pytest.param(products(132, 1_000), id="large products in a row"),

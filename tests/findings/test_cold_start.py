@@ -170,7 +170,10 @@ def test_memory_of_one_call_is_allocated_once(calls: int, tmp_path: Path) -> Non
         call(200 * US + length * at, 190 * US + length * (at + 1), nameId=4, correlationId=8 + at)
         for at in range(calls)
     ]
+    for row in rows["KERNEL"]:
+        row |= {"demangledName": 10, "shortName": 10}
     path = minimal(tmp_path / "a.sqlite", **rows)
+    named(path, 10, "work_12_gpu")  # as OpenACC calls kernels
     named(path, 4, "cuMemHostAlloc")
     finding = told(path)["HOST-ALLOC"]
     assert finding.claim == "the GPU waits 20.9 ms, once, while the host allocates or frees memory"
@@ -178,6 +181,8 @@ def test_memory_of_one_call_is_allocated_once(calls: int, tmp_path: Path) -> Non
     assert (finding.confidence == "low") is is_one
     assert (finding.fix or "").startswith("nothing, where the program runs for long") is is_one
     assert (finding.sentences[0] == "95.6 % of it in one call of cuMemHostAlloc") is is_one
+    pins_in_loop = finding.fix == "allocate once at start-up; allocate, free and pin nothing in the loop"
+    assert pins_in_loop is not is_one  # whoever calls it: not `acc data`, for what MPI pins
 
 
 def test_code_that_one_of_many_steps_loads_is_not_saved_in_each(tmp_path: Path) -> None:
@@ -212,3 +217,17 @@ def test_a_first_call_sets_up_nothing_while_its_work_is_queued(queued: int, sets
     gaps = device.ledger.gaps
     told_of_longest = TRIGGERS[gaps.trigger[gaps.length_ns.argmax()]]
     assert told_of_longest is (QueueTrigger.COLD if sets_up else Cause.DEVICE_WAIT)
+
+
+def test_of_launches_that_load_their_kernels_all_is_saved(tmp_path: Path) -> None:
+    """Where code is loaded lazily no other call shows it."""
+    begins = [51 * MS * at for at in range(8)]
+    rows = launched(*((at, at + 50 * MS, at + 50 * MS + 5 * US, at + 51 * MS) for at in begins))
+    for number, row in enumerate(rows["KERNEL"], 10):
+        row |= {"demangledName": number, "shortName": number}
+    path = minimal(tmp_path / "a.sqlite", **rows)
+    for number in range(10, 18):
+        named(path, number, f"k{number}")
+    finding = told(path)["HOST-LOAD"]
+    assert finding.explains_ns == 7 * (50 * MS + 5 * US)  # the first is a cold start
+    assert finding.saving_ns > 0.99 * finding.explains_ns

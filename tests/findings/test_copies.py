@@ -41,11 +41,15 @@ class Copy:
     size: int
     kind: str | None = "Host-to-Device"
     host: str | None = "Pinned"
+    stream: int = 1
 
 
-def _program(copies: Sequence[Copy], kernels: Sequence[tuple[float, float]] = (), gpu: str = H200) -> Trace:
+def _program(
+    copies: Sequence[Copy], kernels: Sequence[tuple[float, float]] = (), gpu: str = H200, *, are_called: bool = False
+) -> Trace:
+    """`are_called`: the host calls each copy and waits for it."""
     words = {word for copy in copies for word in (copy.kind, copy.host) if word is not None}
-    strings = Strings(dict.fromkeys(("k", "Device", *sorted(words))))
+    strings = Strings(dict.fromkeys(("k", "Device", "cudaMemcpyAsync", "runtime", *sorted(words))))
 
     def code(word: str | None) -> int:
         return -1 if word is None else strings.code(word)
@@ -58,7 +62,7 @@ def _program(copies: Sequence[Copy], kernels: Sequence[tuple[float, float]] = ()
         len(copies),
         start_ns=[round(copy.start * MS) for copy in copies],
         end_ns=[round(copy.end * MS) for copy in copies],
-        stream=[1] * len(copies),
+        stream=[copy.stream for copy in copies],
         correlation=list(range(101, 101 + len(copies))),
         kind=[code(copy.kind) for copy in copies],
         bytes=[copy.size for copy in copies],
@@ -76,7 +80,14 @@ def _program(copies: Sequence[Copy], kernels: Sequence[tuple[float, float]] = ()
         name=["k"] * len(kernels),
         graph_node=[-1] * len(kernels),
     )
-    return of_tables(strings, {Table.COPIES: rows, Table.KERNELS: ran}, gpu)
+    calls = table(
+        Table.CALLS,
+        strings,
+        len(copies) if are_called else 0,
+        **{name: rows[name] for name in ("start_ns", "end_ns", "correlation")} if are_called else {},
+        **{"name": ["cudaMemcpyAsync"] * len(copies), "layer": ["runtime"] * len(copies)} if are_called else {},
+    )
+    return of_tables(strings, {Table.COPIES: rows, Table.KERNELS: ran, Table.CALLS: calls}, gpu)
 
 
 def _device(trace: Trace) -> Device:
@@ -259,6 +270,13 @@ def test_pageable_memory_is_named_first_where_pinning_saves_the_most() -> None:
         "with pinned memory the link does about 50.0 GB/s"
     )
     assert (told.span, told.moved_bytes, told.correlations) == (Span(0, 8 * MS), 40 * MB, (101,))
+
+
+def test_copies_on_several_streams_share_the_link() -> None:
+    """400 MB on each of four streams take 8 of 10 ms at 50 GB/s; without calls that wait they ran side by side."""
+    copies = [Copy(10 * at, 10 * at + 10, 400 * MB, host="Pageable", stream=at) for at in range(4)]
+    [found] = [each for each in _about_copies(_program(copies, are_called=True)) if each.code == "COPY-PAGEABLE"]
+    assert found.saving_ns == pytest.approx(4 * 2 * MS, rel=0.02)
 
 
 def test_copies_that_are_most_of_the_time_come_before_a_part_of_them_that_could_be_pinned() -> None:

@@ -40,8 +40,8 @@ ELSEWHERE = {
 }
 PAGES = ("align", "critical", "diff", "fleet", "phases", "report", "whatif")
 
-_OTHERS = re.compile(r"nsys: .*|`[^`]*`|<code>.*?</code>")
-"""What others say, and commands."""
+_OTHERS = re.compile(r"nsys: .*|`[^`]*`|<code>.*?</code>|work, all of it")
+"""What others say, and commands; the last is a range of a capture."""
 _WORDS = re.compile(r"(?<![\w.:/-])[A-Za-z]?[a-z]+(?: [a-z]+){2,}(?![\w:(])")
 """Three English words in a row: names of kernels, ranges and functions have none."""
 

@@ -91,7 +91,14 @@ def test_a_copy_call_that_waits_takes_10_us_by_itself() -> None:
 def test_a_thread_waited_for_one_that_worked_half_of_the_time(begins: int, after: int) -> None:
     """It stands still from 2 to 102, and the other one works until 90."""
     graph = graph_of(called(FIRST, f"t1: {begins}-90 cudaMalloc", f"102-104 {LAUNCH} -> s7: 106-110"))
-    assert graph.calls.after.tolist() == [-1, -1, after]
+    assert graph.calls.after.tolist() == [-1, 0, after]
+
+
+def test_a_new_thread_follows_what_its_process_called_last() -> None:
+    """It kept its time whatever came before it: of 25.9 s of host code nothing was saved."""
+    threads = f"t1: 10100-10102 {LAUNCH} -> s8: 10104-10110", f"t2: 10150-10152 {LAUNCH} -> s9: 10154-10160"
+    graph = graph_of(called(FIRST, f"10000-10002 {LAUNCH} -> s7: 10004-10010", *threads))
+    assert graph.calls.after.tolist() == [-1, -1, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +108,7 @@ def test_a_thread_that_waited_to_be_woken_was_woken_by_who_called_last(wait: str
     """It waits from 3 to 100; the others work in turns, none of them for half of that."""
     others = "t1: 20-30 cudaMalloc", "t2: 80-90 cudaMalloc"
     graph = graph_of(called(FIRST, *others, f"3-100 {wait}", f"102-104 {LAUNCH} -> s7: 106-110"))
-    assert graph.calls.after.tolist() == [-1, -1, -1, after]
+    assert graph.calls.after.tolist() == [-1, 0, 1, after]
 
 
 @pytest.mark.parametrize(("until", "after"), [(51, -1), (52, 1)])
@@ -110,7 +117,7 @@ def test_what_came_before_most_of_a_wait_did_not_end_it(until: int, after: int) 
     graph = graph_of(
         called(FIRST, f"t1: {until - 5}-{until} cudaMalloc", "3-100 sem_wait", f"102-104 {LAUNCH} -> s7: 106-110")
     )
-    assert graph.calls.after.tolist() == [-1, -1, after]
+    assert graph.calls.after.tolist() == [-1, 0, after]
 
 
 def prefetching(loaders: int, steps: int = 20) -> Trace:

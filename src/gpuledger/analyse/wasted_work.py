@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.analyse.kernel_loops import FEWEST as REPEATED
 from gpuledger.analyse.kernel_loops import kernel_loops
 from gpuledger.analyse.steady_kernels import LEAST_NS, Mask, Shortened, SteadyKernels
 from gpuledger.catalog.gpus import Peaks, has_bfloat16, peaks_of
@@ -41,7 +42,7 @@ from gpuledger.catalog.kernel_types import (
     wants_channels_first,
     works_on_floats,
 )
-from gpuledger.trace.keys import Positions
+from gpuledger.trace.keys import Positions, distinct
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 
@@ -415,7 +416,9 @@ def fused_chains(kernels: SteadyKernels) -> Shortened:
     long = (took >= LEAST_NS) & ~kernels.named(only_moves)[place]
     members = np.bincount(number[long], minlength=count)
     total, one = np.bincount(number, took, minlength=count), _one_kernel_ns(kernels, place, number, count)
-    chosen = (members >= FEWEST) & (one < total)
+    kinds = np.bincount(distinct(number << 32 | kernels.names[place]) >> 32, minlength=count)
+    # one kernel so often is run again and again, or over many tensors: it does not read what it wrote
+    chosen = (members >= FEWEST) & (one < total) & ((kinds > 1) | (members < REPEATED))
     which, duration = np.zeros(len(kernels), np.bool_), np.zeros(len(kernels))
     which[place] = chosen[number]
     order = np.lexsort((-took, number))

@@ -24,6 +24,7 @@ from gpuledger.ledger.host import DISPATCH_NS
 from gpuledger.replay.edits import (
     Edit,
     handed_over_sooner,
+    one_after_another,
     run_aside,
     scale_operations,
     with_call_durations,
@@ -32,6 +33,7 @@ from gpuledger.replay.edits import (
     without_calls,
     without_code,
     without_lags,
+    without_latency,
     without_operations,
     without_waits,
 )
@@ -188,10 +190,25 @@ class Fixes:
         return self._without(self.steady_calls(kind))
 
     def load(self) -> Edit:
-        """What is loaded is there, and the code around it is not run, here or in a thread that is waited for."""
-        calls = self.steady_calls(CallKind.LOAD)
+        """What is loaded is there, what leads to it is not run, and a launch that loads takes no longer than others."""
+        calls, begin = self.steady_calls(CallKind.LOAD), self.graph.recorded.call_begin
         code = self.code_ns(Cause.HOST_CODE, Cause.DISPATCH, Cause.WAIT_THREAD, Cause.OS)
-        return lambda graph: without_calls(graph, calls, code[calls])
+        leads = np.zeros(len(begin), np.bool_)
+        for number, mine in self._of_threads:
+            leads[mine] = is_among(begin[mine], self.host.leads_to_loads(number).end_ns)
+        leading = np.flatnonzero(leads & self._in_gaps(Cause.LOAD) & self.steady)
+        _, late = self._ended(Cause.LOAD)
+        launching = self.graph.operations.call[late]
+        late, launching = late[kept := launching >= 0], launching[kept]
+        took = self.graph.calls.duration_ns[launching]
+        shorter = np.minimum(took, min(self.usual_launch_ns, USUAL_LAUNCH_NS))  # most launches may be such
+
+        def changed(graph: DependencyGraph) -> DependencyGraph:
+            graph = with_call_durations(graph, launching, shorter)
+            graph = without_code(without_latency(graph, late, took - shorter), leading, code[leading])
+            return without_calls(graph, calls, code[calls])
+
+        return changed
 
     def compiled(self) -> Edit:
         """What is compiled is there: what is called for it is not, and the code around it is not run."""
@@ -343,12 +360,16 @@ class Fixes:
 
     def gaps(self, trigger: Trigger) -> Edit:
         """What was queued begins as soon as its stream comes to it."""
-        gaps = self.device.ledger.gaps
-        chosen = self.device.gaps_of(trigger)
-        chosen = chosen[gaps.after[chosen] >= 0]
-        here, operations = self.part.places(gaps.after[chosen])
-        less = gaps.length_ns[chosen[here]]
+        chosen, operations = self._ended(trigger)
+        less = self.device.ledger.gaps.length_ns[chosen]
         return lambda graph: without_lags(graph, operations, less)
+
+    def _ended(self, trigger: Trigger) -> tuple[Positions, Positions]:
+        """The gaps that this set off, and the operation that ended each."""
+        chosen, after = self.device.gaps_of(trigger), self.device.ledger.gaps.after
+        chosen = chosen[after[chosen] >= 0]
+        here, operations = self.part.places(after[chosen])
+        return chosen[here], operations
 
     def faster_kernel(self, name: str, share: float) -> Edit:
         """Kernels of one name take that share of their time less."""
@@ -409,8 +430,15 @@ class Fixes:
         calls = self.graph.calls.duration_ns[call]
         shorter = np.minimum(calls, self.usual_launch_ns)
 
+        # a link carries one copy in each direction at a time, whatever streams they are on
+        way, start, end = self.work.name[self._pageable], self.work.start_ns, self.work.end_ns
+        ordered = self._pageable[np.lexsort((start[self._pageable], way))]
+        before, after = ordered[:-1], ordered[1:]
+        apart = (self.work.name[before] == self.work.name[after]) & (end[before] <= start[after])
+
         def changed(graph: DependencyGraph) -> DependencyGraph:
-            return fast(with_call_durations(without_waits(graph, call), call, shorter))
+            in_turn = one_after_another(without_waits(graph, call), after[apart], before[apart])
+            return fast(with_call_durations(in_turn, call, shorter))
 
         return changed
 

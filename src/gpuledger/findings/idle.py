@@ -30,6 +30,7 @@ from gpuledger.attribution.places import (
 )
 from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.compilers import Compiler
+from gpuledger.catalog.frameworks import Framework
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings import advice
 from gpuledger.findings.finding import (
@@ -339,6 +340,11 @@ _LOADERS: Final = (
 """Data loaders by the ranges and functions that they run in, and what to do about each; the first that matches."""
 
 
+_PINS: Final = regex(r"HostRegister|HostAlloc|MallocHost")
+_PIN_ONCE: Final = advice.HOST_ALLOC.words(Framework.ANY)
+"""Whose memory is pinned, MPI's or an array's, does not depend on what launches the kernels."""
+
+
 def _lost_ns(device: Device, *triggers: Trigger) -> tuple[int, int]:
     """Time and number of the steady gaps that these set off."""
     lost = [amounts for (trigger, _), amounts in device.triggers.items() if trigger in triggers]
@@ -361,6 +367,8 @@ def _host_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Seque
         doing, advice = _awaited(subject, doing, evidence, advice)
     elif advice is not None:
         doing = _LOADING
+    if cause is Cause.ALLOC and any(_PINS.search(piece.sentence) for piece in evidence if (piece.share or 0) >= MOSTLY):
+        advice = _PIN_ONCE
     waits = lost_time_words(device, time, rule.triggers)
     claim = say("the GPU waits {time} while {doing}", time=waits, doing=doing)
     assumption = say("the step shrinks to what the GPU, or the rest of the host, needs")

@@ -89,6 +89,14 @@ def without_code(graph: DependencyGraph, calls: Positions, code_ns: Ints) -> Dep
     return replace(graph, calls=replace(graph.calls, code_ns=code, after_ns=after))
 
 
+def one_after_another(graph: DependencyGraph, operations: Positions, before: Positions) -> DependencyGraph:
+    """Each begins no sooner than the one given ends, unless it waits for another one already."""
+    free = graph.operations.other[operations] < 0
+    other, lag = graph.operations.other.copy(), graph.operations.other_ns.copy()
+    other[operations[free]], lag[operations[free]] = before[free], 0
+    return replace(graph, operations=replace(graph.operations, other=other, other_ns=lag))
+
+
 def handed_over_sooner(graph: DependencyGraph, calls: Positions, less_ns: Ints) -> DependencyGraph:
     """Other threads hand over to these calls so much sooner."""
     after_ns = graph.calls.after_ns.copy()

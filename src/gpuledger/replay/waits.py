@@ -251,4 +251,13 @@ def _hand_offs_of_process(outer: OuterCalls, rows: Positions, code_ns: Ints) -> 
     lag = outer.begin_ns[first] - outer.end_ns[last]
     worked = outer.end_ns[last] - np.maximum(run_start_ns, stood_from)
     handed = (lag >= 0) & (stood >= LEAST_NS) & (worked >= COVERED * stood)
-    return first[handed], last[handed], lag[handed]
+    first, last, lag = first[handed], last[handed], lag[handed]
+    # no thread comes from nowhere: what another of its process called last leads to its first call
+    opening, by_end = (
+        leave_out(rows[outer.before[rows] < 0], first),
+        rows[np.argsort(outer.end_ns[rows], kind="stable")],
+    )
+    place = np.searchsorted(outer.end_ns[by_end], outer.begin_ns[opening], side="right") - 1
+    opening, before = opening[place >= 0], by_end[place[place >= 0]]
+    since = outer.begin_ns[opening] - outer.end_ns[before]
+    return np.append(first, opening), np.append(last, before), np.append(lag, since)
