@@ -122,20 +122,34 @@ def _graphs(host: Host, own: Positions) -> Spans:
 
 
 def _loaded(host: Host, work: Activities, own: Positions, loads: Positions) -> Spans:
-    """When a thread loaded a module for a kernel of Inductor's that had run: from its last launch to the next."""
+    """When a thread loaded a module for a kernel of Inductor's that had run: from its last launch to the next.
+
+    Inductor may load the kernels of a graph before the first of it, which is a library's: then its own is the next
+    that the driver launches.
+    """
     calls, strings = host.calls, host.trace.strings
+    names = calls.codes("name")[own]
     launching = np.flatnonzero(host.kinds[own] == CallKind.LAUNCH.number)
-    following = distinct(np.searchsorted(launching, loads))
-    following = following[(following > 0) & (following < len(launching))]
+    following = np.searchsorted(launching, loads)
+    inside = (following > 0) & (following < len(launching))
+    loads, following = loads[inside], following[inside]
     if not len(following):
         return _NEVER
-    activity = np.full(len(calls), -1, np.int64)
+    activity = np.full(len(calls) + 1, -1, np.int64)  # the last is for no call
     launched = np.flatnonzero(work.launch >= 0)[::-1]
     activity[work.launch[launched]] = launched
-    kernel = activity[own[launching[following]]]
-    following, kernel = following[kernel >= 0], kernel[kernel >= 0]
-    of_inductor = strings.each(work.name[kernel], lambda name: bool(KERNEL_OF_INDUCTOR.search(name)), np.bool_)
     first_run = np.empty(len(strings) + 1, np.int64)  # the last is for work without a name
     first_run[work.name[::-1]] = np.arange(len(work))[::-1]
-    following = following[of_inductor & (first_run[work.name[kernel]] < kernel)]
+
+    def runs_again(launches: Positions) -> NDArray[np.bool_]:
+        """Of each load, whether the next of these launches is of a kernel of Inductor's that had run."""
+        kernel = activity[np.append(own[launches], -1)[np.searchsorted(launches, loads)]]
+        name = work.name[kernel]
+        of_inductor = strings.each(name, lambda text: bool(KERNEL_OF_INDUCTOR.search(text)), np.bool_)
+        again: NDArray[np.bool_] = (kernel >= 0) & of_inductor & (first_run[name] < kernel)
+        return again
+
+    by_driver = launching[strings.each(names[launching], lambda name: name.startswith("cuLaunch"), np.bool_)]
+    are_modules = strings.each(names[loads], lambda name: name.startswith("cuModule"), np.bool_)
+    following = distinct(following[runs_again(launching) | (are_modules & runs_again(by_driver))])
     return union(calls["end_ns"][own[launching[following - 1]]], calls["start_ns"][own[launching[following]]])
