@@ -367,7 +367,7 @@ def _host_was_busy(doing: Message, rule: Rule[OneGpu], subject: OneGpu) -> Seque
         doing, advice = _awaited(subject, doing, evidence, advice)
     elif advice is not None:
         doing = _LOADING
-    if cause is Cause.ALLOC and any(_PINS.search(piece.sentence) for piece in evidence if (piece.share or 0) >= MOSTLY):
+    if cause is Cause.ALLOC and any(_PINS.search(piece.call) for piece in evidence if (piece.share or 0) >= MOSTLY):
         advice = _PIN_ONCE
     waits = lost_time_words(device, time, rule.triggers)
     claim = say("the GPU waits {time} while {doing}", time=waits, doing=doing)

@@ -128,7 +128,6 @@ def _loaded(host: Host, work: Activities, own: Positions, loads: Positions) -> S
     that the driver launches.
     """
     calls, strings = host.calls, host.trace.strings
-    names = calls.codes("name")[own]
     launching = np.flatnonzero(host.kinds[own] == CallKind.LAUNCH.number)
     following = np.searchsorted(launching, loads)
     inside = (following > 0) & (following < len(launching))
@@ -149,7 +148,7 @@ def _loaded(host: Host, work: Activities, own: Positions, loads: Positions) -> S
         again: NDArray[np.bool_] = (kernel >= 0) & of_inductor & (first_run[name] < kernel)
         return again
 
-    by_driver = launching[strings.each(names[launching], lambda name: name.startswith("cuLaunch"), np.bool_)]
-    are_modules = strings.each(names[loads], lambda name: name.startswith("cuModule"), np.bool_)
+    by_driver = launching[host.are_by_driver(own[launching])]
+    are_modules = strings.each(calls.codes("name")[own[loads]], lambda name: name.startswith("cuModule"), np.bool_)
     following = distinct(following[runs_again(launching) | (are_modules & runs_again(by_driver))])
     return union(calls["end_ns"][own[launching[following - 1]]], calls["start_ns"][own[launching[following]]])

@@ -263,6 +263,11 @@ class Host:
         own = np.flatnonzero(thread(ranges) == self.threads[number]) if len(ranges) else np.empty(0, np.intp)
         return union(ranges["start_ns"][own], ranges["end_ns"][own])
 
+    def are_by_driver(self, rows: Positions) -> NDArray[np.bool_]:
+        """Which of these calls launch through the driver, as whoever has loaded the code himself does."""
+        names = self.calls.codes("name")[rows]
+        return self.calls.strings.each(names, lambda name: name.startswith("cuLaunch"), np.bool_)
+
     def leads_to_loads(self, number: int) -> Spans:
         """The stretches between a thread's calls that end as it loads code, whatever it then calls first.
 
@@ -273,9 +278,9 @@ class Host:
         own = self.calls_of(number)
         start, until = self.calls["start_ns"][own], furthest(self.calls["end_ns"][own])
         strings, names = self.calls.strings, self.calls.codes("name")[own]
-        by_driver = strings.each(names, lambda name: name.startswith("cuLaunch"), np.bool_)
         launches = np.flatnonzero(self.kinds[own] == CallKind.LAUNCH.number)
-        following = np.append(by_driver[launches], np.False_)[np.searchsorted(launches, np.arange(len(own)))]
+        by_driver = np.append(self.are_by_driver(own[launches]), np.False_)
+        following = by_driver[np.searchsorted(launches, np.arange(len(own)))]
         made_now = following | ~strings.each(names, lambda name: name.startswith(_OF_LIBRARIES), np.bool_)
         loads = np.append(start[(self.kinds[own] == CallKind.LOAD.number) & made_now], _NEVER_NS)
         begins, ends = until[:-1], start[1:]

@@ -38,8 +38,10 @@ from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text
 
 _MOST_MARKED: Final = 200
-_MOST_DESCRIBED: Final = 20  # ranges, to whoever cannot see the picture
 """Launches that a finding's link marks."""
+
+_MOST_DESCRIBED: Final = 20
+"""Ranges that are told to whoever cannot see the picture."""
 
 MOST_ROWS: Final = 150
 """Ranges in the table."""
