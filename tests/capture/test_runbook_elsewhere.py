@@ -133,7 +133,7 @@ def test_what_goes_wrong_there_is_one_sentence(ssh_machine: OtherMachine, tmp_pa
     [
         ("-o Port=1", "Connection refused"),
         ("-o PubkeyAuthentication=no", "Permission denied"),
-        ("-o ProxyCommand=false", "Connection closed"),
+        ("-o 'ProxyCommand=grep --quiet SSH'", "Connection closed"),  # one that doesn't read it may break the pipe
     ],
     ids=["unreachable", "key refused", "closed"],
 )
