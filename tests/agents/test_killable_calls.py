@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def calls(folder: Path) -> Iterator[CallsOutside]:
     limits = replace(DEFAULT_LIMITS, read_seconds=1, query_seconds=0.5)
     with CallsOutside(AgentProfiles(AllowedFolders([folder]), limits)) as calls:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE_S
         while isinstance(said := called(calls, "open_profile", path="run.sqlite"), str):  # it is starting
             assert time.monotonic() < deadline, said
         yield calls
@@ -57,7 +57,7 @@ def called(calls: CallsOutside, tool: str, **given: Any) -> AgentAnswer | str:
 
 def works(calls: CallsOutside) -> bool:
     """Whether the next call is answered, of a handle from before."""
-    deadline = time.monotonic() + 10  # a process that had to be killed is replaced, and reads the profile again
+    deadline = time.monotonic() + PATIENCE_S  # a process that had to be killed is replaced, and reads the profile again
     while isinstance(said := called(calls, "report", handle="p1"), str) and time.monotonic() < deadline:
         pass
     return isinstance(said, AgentAnswer)
@@ -101,7 +101,7 @@ def test_what_was_read_is_not_read_again_by_the_process_that_takes_over(calls: C
         worker, spare = standing(calls).worker, standing(calls).spare
         assert worker is not None
         os.kill(worker, signal.SIGKILL)
-        assert calls._worker._pipes[0].poll(10)  # it has ended
+        assert calls._worker._pipes[0].poll(PATIENCE_S)  # it has ended
         assert isinstance(called(calls, "report", handle=opened.content["handle"]), AgentAnswer)
         assert standing(calls).worker == spare
 
@@ -119,7 +119,7 @@ def test_whichever_process_dies_the_next_call_is_answered(calls: CallsOutside, d
 
 def standing(calls: CallsOutside) -> _Standing:
     """The processes, when the worker has left its spare."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while calls._worker._standing.spare is None and time.monotonic() < deadline:
         called(calls, "report", handle="p1")
     return calls._worker._standing

@@ -14,7 +14,7 @@ from gpuledger.cli import terminal as progress_module
 from gpuledger.cli.main import verb_named
 from gpuledger.cli.terminal import ProgressLine
 from gpuledger.read import open_trace
-from support.command import gpuledger
+from support.command import PATIENCE_S, gpuledger
 from support.terminal import in_terminal
 
 
@@ -80,7 +80,7 @@ def test_the_clock_goes_on_while_a_stage_tells_nothing(
     monkeypatch.setattr(progress_module, "_EVERY_S", 0.001)
     line = ProgressLine(is_shown=True)
     line.stage("a long call of numpy")
-    until = time.monotonic() + 5
+    until = time.monotonic() + PATIENCE_S
     shown = ""
     while shown.count("a long call") < 3 and time.monotonic() < until:
         shown += capsys.readouterr().err

@@ -430,11 +430,8 @@ def test_clocks_power_and_throttling_are_seen(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(0x4 | 0x2))
     seen = watched()
     assert isinstance(seen, GpuReadings)
-    assert (seen.looks, seen.sm_mhz, seen.memory_mhz) == (
-        2,
-        SampledRange(1500, 1500, 1500),
-        SampledRange(3201, 3201, 3201),
-    )
+    assert seen.looks >= 2  # before and after, and more where a busy machine lets time pass between them
+    assert (seen.sm_mhz, seen.memory_mhz) == (SampledRange(1500, 1500, 1500), SampledRange(3201, 3201, 3201))
     assert (seen.power_mw, seen.power_limit_mw, seen.highest_sm_mhz) == (
         SampledRange(690_000, 690_000, 690_000),
         700_000,
