@@ -17,6 +17,7 @@ from gpuledger.catalog.gpus import (
     Peaks,
     has_bfloat16,
     link_bytes_per_s,
+    narrow_times_fp32,
     peak_bytes_per_s,
     peak_flops,
     peaks_of,
@@ -52,6 +53,7 @@ NAMES = [
     ("NVIDIA GeForce RTX 3080", 68, 0.76, 29.8, 59.5),
     ("NVIDIA GeForce RTX 3090", 82, 0.936, 35.6, 71),
     ("NVIDIA L4", 58, 0.3, 30.3, 121),
+    ("NVIDIA L20", 92, 0.864, 59.8, 119.5),
     ("NVIDIA L40", 142, 0.864, 90.5, 181.05),
     ("NVIDIA L40S", 142, 0.864, 91.6, 362.05),
     ("NVIDIA RTX 6000 Ada Generation", 142, 0.96, 91.1, 364.2),
@@ -115,7 +117,7 @@ STRANGERS = [
     "NVIDIA A2",
     "NVIDIA A16",
     "NVIDIA A40-48Q",
-    "NVIDIA L20",
+    "NVIDIA L2",
     "NVIDIA H200 NVL",
     "NVIDIA GB300 WS",
     "NVIDIA GB10",
@@ -272,6 +274,65 @@ def test_peers_are_as_fast_as_their_nvlink_and_unknown_without() -> None:
 )
 def test_the_hosts_link_has_as_many_lanes_as_the_card(name: str, gigabytes: float) -> None:
     assert link_bytes_per_s(name) == gigabytes * 1e9
+
+
+MEASURED = [
+    # name, compute capability, TFLOP/s of square products by torch in FP32, FP16, BF16, the best of 1024 to 10240 rows:
+    # zzc0721/torch-performance-test-data on GitHub, database.md of 2026-01-12
+    ("Tesla V100-SXM2-16GB", (7, 0), 14.06, 94.84, 10.34),
+    ("Tesla T4", (7, 5), 4.35, 41.93, 2.01),
+    ("Tesla T10", (7, 5), 9.46, 59.27, 5.33),
+    ("NVIDIA GeForce RTX 2070", (7, 5), 7.90, 31.48, 4.42),
+    ("NVIDIA GeForce RTX 2080 Ti", (7, 5), 13.04, 58.58, 7.28),
+    ("NVIDIA GeForce GTX 1660 Ti", (7, 5), 5.24, 0.61, 2.84),
+    ("NVIDIA GeForce MX450", (7, 5), 2.10, 0.36, 1.56),
+    ("NVIDIA A100-SXM4-80GB", (8, 0), 19.18, 258.74, 264.53),
+    ("NVIDIA GeForce RTX 3090", (8, 6), 24.79, 75.48, 76.58),
+    ("NVIDIA GeForce RTX 3060 Ti", (8, 6), 13.83, 36.47, 36.50),
+    ("NVIDIA GeForce RTX 3060 Laptop GPU", (8, 6), 7.83, 25.70, 25.85),
+    ("NVIDIA RTX A2000 12GB", (8, 6), 5.51, 35.99, 37.26),
+    ("NVIDIA RTX A4000", (8, 6), 11.90, 65.44, 62.78),
+    ("NVIDIA RTX A6000", (8, 6), 23.92, 120.49, 123.34),
+    ("NVIDIA GeForce RTX 4090", (8, 9), 53.84, 168.38, 164.81),
+    ("NVIDIA GeForce RTX 4090 D", (8, 9), 50.07, 152.64, 148.91),
+    ("NVIDIA GeForce RTX 4060 Laptop GPU", (8, 9), 9.08, 30.82, 30.87),
+    ("NVIDIA L4", (8, 9), 15.38, 68.83, 70.89),
+    ("NVIDIA L20", (8, 9), 37.27, 113.26, 114.14),
+    ("NVIDIA L40S", (8, 9), 46.88, 264.02, 269.15),
+    ("NVIDIA H200", (9, 0), 51.34, 759.40, 790.29),
+    ("NVIDIA H800 PCIe", (9, 0), 37.77, 478.23, 503.83),
+    ("NVIDIA H20", (9, 0), 31.99, 142.09, 142.25),
+    ("NVIDIA B200", (10, 0), 66.24, 1627.64, 1696.03),
+    ("NVIDIA GeForce RTX 5090", (12, 0), 63.99, 220.90, 221.65),
+    ("NVIDIA GeForce RTX 5070 Laptop GPU", (12, 0), 12.87, 43.83, 44.25),
+    ("NVIDIA RTX PRO 6000 Blackwell Server Edition", (12, 0), 77.01, 312.78, 409.42),
+    ("AMD Radeon RX 7900 XTX", None, 25.67, 97.52, 93.65),
+]
+
+
+LESS_IS_SOLD = ("H20", "L20")  # what their chips can do is cut down, which the compute capability doesn't tell
+
+
+@pytest.mark.parametrize("part", [False, True], ids=["by name", "by compute capability"])
+@pytest.mark.parametrize(("name", "capability", "fp32", "fp16", "bf16"), MEASURED)
+def test_how_much_faster_16_bits_are_is_what_others_measured(
+    name: str, capability: tuple[int, int] | None, fp32: float, fp16: float, bf16: float, part: bool
+) -> None:
+    if part and (capability is None or name.endswith(LESS_IS_SOLD)):
+        return
+    times = narrow_times_fp32(Gpu(name, compute_capability=capability, sm_count=1 if part else None))
+    assert times is not None
+    if "GTX" in name or "MX" in name:
+        assert times == 0
+    else:
+        assert 0.5 < times * fp32 / max(fp16, bf16) < 1.15  # of real shapes, smaller: less is had of it
+
+
+def test_where_neither_name_nor_compute_capability_tells_nothing_is_said_of_tensor_cores() -> None:
+    assert narrow_times_fp32(None) is narrow_times_fp32(Gpu("some GPU")) is None
+    assert narrow_times_fp32(Gpu("AMD Radeon RX 9070", compute_capability=(12, 0))) is None
+    assert narrow_times_fp32(Gpu("GPU, name not recorded", compute_capability=(9, 0))) is None
+    assert narrow_times_fp32(Gpu("Tesla P100-SXM2-16GB", compute_capability=(6, 0))) == 0
 
 
 def test_which_gpus_have_bfloat16() -> None:

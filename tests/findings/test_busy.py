@@ -176,6 +176,26 @@ def test_a_gpu_without_tensor_cores_is_not_told_to_use_them() -> None:
     assert "PRECISION" not in told([("maxwell_sgemm_128x64_tn", 500)], Gpu("some GPU"))
 
 
+@pytest.mark.parametrize(
+    ("gpu", "times"),
+    [
+        (Gpu("NVIDIA GeForce RTX 4090"), 2.6),
+        (Gpu("NVIDIA GeForce RTX 3070 Laptop GPU", compute_capability=(8, 6)), 2.6),
+        (Gpu("NVIDIA RTX A4000", compute_capability=(8, 6)), 5.2),
+        (Gpu("GPU, name not recorded"), 2.6),  # its kernels are made for tensor cores
+        (Gpu("NVIDIA GeForce GTX 1660 Ti", compute_capability=(7, 5)), None),
+    ],
+    ids=lambda value: value.name if isinstance(value, Gpu) else "",
+)
+def test_cards_gain_what_their_tensor_cores_are_faster_by(gpu: Gpu, times: float | None) -> None:
+    found = told([("ampere_sgemm_128x64_tn", 500)], gpu).get("PRECISION")
+    if times is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.saving_ns / STEPS == pytest.approx(500_000 * (1 - 1 / times), rel=0.03)
+
+
 def test_of_an_unknown_gpu_nothing_is_said_about_multiprocessors() -> None:
     found = told([(SOFTMAX, 100, 1), *[(NARROW, 10, 66)] * 16], Gpu("some GPU"))
     assert not found.keys() & {"UNDER-FILLED", "GEMM-LOOP"}

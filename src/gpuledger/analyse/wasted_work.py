@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gpuledger.analyse.kernel_loops import FEWEST as REPEATED
 from gpuledger.analyse.kernel_loops import kernel_loops
 from gpuledger.analyse.steady_kernels import LEAST_NS, Mask, Shortened, SteadyKernels
-from gpuledger.catalog.gpus import Peaks, has_bfloat16, peaks_of
+from gpuledger.catalog.gpus import Peaks, has_bfloat16, narrow_times_fp32, peaks_of
 from gpuledger.catalog.kernel_types import (
     BY_ELEMENT,
     changes_layout,
@@ -308,11 +308,8 @@ def _fuse_lists(kernels: SteadyKernels, which: Mask, duration: NDArray[np.float6
         duration[mine] = kernels.took_ns[mine] * min(FUSED_PASSES * elements / max(moved, 1) * pace, 1.0)
 
 
-ATTAINED: Final = 0.7
-"""Of the ratio of two types' peaks, what tensor cores usually attain of it where plain arithmetic attains its peak."""
-
-USUALLY_FASTER: Final = 5.0
-"""Of a GPU whose peaks are not known but whose kernels are made for tensor cores: V100s have the least, 5.6 times."""
+USUALLY_FASTER: Final = 2.6
+"""Of a GPU that is not known but whose kernels are made for tensor cores: GeForce cards have the least."""
 
 LEAST_FASTER: Final = 2.0  # types whose peaks differ by less are not worth a change
 
@@ -385,13 +382,15 @@ def are_double(kernels: SteadyKernels) -> Mask:
 
 def _times_as_fast(kernels: SteadyKernels, kind: str) -> float:
     """How many times as fast 16 bits are as a type; 0 where the GPU has no tensor cores, or is not known to."""
+    if kind == "fp32":
+        times = narrow_times_fp32(kernels.gpu)
+        if times is None and kernels.named(names_tensor_core_gpu).any():
+            return USUALLY_FASTER
+        return times or 0.0
     peaks = _peaks(kernels)
-    if peaks is None:
-        return USUALLY_FASTER if kind == "fp32" and kernels.named(names_tensor_core_gpu).any() else 0.0
-    narrow = peaks.tera.get("bf16", peaks.tera.get("fp16", 0.0))
-    if kind == "tf32":
-        return narrow / peaks.tera["tf32"] if "tf32" in peaks.tera else 0.0
-    return ATTAINED * narrow / peaks.plain[kind] if kind in peaks.plain else 0.0
+    if peaks is None or "tf32" not in peaks.tera:
+        return 0.0
+    return peaks.tera.get("bf16", 0.0) / peaks.tera["tf32"]
 
 
 def _peaks(kernels: SteadyKernels) -> Peaks | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
 
+from gpuledger.catalog.gpus import AMD
 from gpuledger.records import dataclass
 from gpuledger.trace.model import Origin, Trace
 from gpuledger.trace.tables import Table
@@ -134,7 +135,6 @@ it; PyTorch may call what stands below it."""
 
 _OF_TORCH: Final = frozenset((Framework.SGLANG, Framework.VLLM, Framework.COMPILED, Framework.TRITON, Framework.TORCH))
 
-_AMD: Final = ("AMD", "Radeon", "Instinct", "gfx")
 _INTERPRETERS: Final = ("python", "pypy", "ipython", "pytest", "torchrun", "uv", "ray")
 
 
@@ -170,7 +170,7 @@ def framework_of(trace: Trace) -> Framework:
 
 def is_amd(trace: Trace) -> bool:
     """Whether the GPUs are AMD's: by what they are called, or by HIP's calls, as not every profile names its GPUs."""
-    named = any(word in gpu.name for gpu in trace.origin.gpus for word in _AMD)
+    named = any(word in gpu.name for gpu in trace.origin.gpus for word in AMD)
     return named or "\nhip" in _lines(trace, Table.CALLS, "name")
 
 

@@ -131,6 +131,8 @@ PEAKS: Final = (
     _gpu(r"\bRTX 3090 Ti$", 84, 1.008, (0.62, 40, 40), (None, 40, 40, 80, 80, None, 320)),
     # NVIDIA L4 data sheet (2023): half of what it gives with sparsity; plain FP64, FP16 by rates. Seen: all
     _gpu(r"\bL4$", 58, 0.3, (0.47, 30.3, 30.3), (None, 30.3, 60, 121, 121, 242.5, 242.5)),
+    # NVIDIA L20 data sheet (2023). Seen: FP32, TF32, FP16 and BF16, 0.95 of them measured; recalled: the rest
+    _gpu(r"\bL20$", 92, 0.864, (None, 59.8, 59.8), (None, 59.8, 59.8, 119.5, 119.5, 239, 239)),
     # NVIDIA L40 data sheet (2023), the figures without sparsity: half of the L40S's, which some doubt for the same
     # chip; plain FP64, FP16 by rates. Seen: all
     _gpu(r"\bL40$", 142, 0.864, (1.41, 90.5, 90.5), (None, 90.5, 90.5, 181.05, 181.05, 362, 362)),
@@ -353,6 +355,54 @@ def has_bfloat16(gpu: Gpu | None) -> bool | None:
     if not isinstance(peaks, NotMeasured):
         return "bf16" in peaks.tera
     return False if _NO_BFLOAT16.search(gpu.name) else None
+
+
+_ATTAINED: Final = 0.7
+"""Of the ratio of two types' peaks, what tensor cores usually attain of it where plain arithmetic attains its peak."""
+
+_ATTAINED_BY_PAIRS: Final = 1.3
+"""The same where half of the FP32 units are shared with integers, or only run in pairs: plain arithmetic attains two
+thirds of its peak there."""
+
+_SHARED_UNITS: Final = ((8, 6), (8, 9), (12, 0))
+
+_TENSOR_TIMES_PLAIN: Final = {
+    (7, 0): 8,
+    (7, 5): 8,
+    (8, 0): 16,
+    (8, 6): 4,
+    (8, 9): 4,
+    (9, 0): 15,
+    (10, 0): 30,
+    (12, 0): 4,
+}
+"""Tensor cores in 16 bits, accumulating in FP32, of plain FP32: by compute capability, as in PEAKS. GeForce: half."""
+
+_WITHOUT_TENSOR_CORES: Final = regex(r"\b(?:GTX|MX\d|Quadro T|T\d{3})")
+
+AMD: Final = ("AMD", "Radeon", "Instinct", "gfx")
+"""One of them is in the name of each GPU of theirs, whose compute capabilities mean something else."""
+
+
+def narrow_times_fp32(gpu: Gpu | None) -> float | None:
+    """How many times as fast tensor cores multiply in 16 bits as plain arithmetic in FP32, by what both attain.
+
+    0 where the GPU has none; None where neither its name nor its compute capability is known.
+    """
+    if gpu is None:
+        return None
+    peaks = peaks_of(gpu)
+    if not isinstance(peaks, NotMeasured):
+        plain, by_pairs = peaks.plain.get("fp32"), _IN_PAIRS.search(gpu.name) is not None
+        is_shared = by_pairs or peaks.plain.get("fp16") == plain
+        times = 0.0 if plain is None else peaks.tera.get("bf16", peaks.tera.get("fp16", 0.0)) / plain
+    elif gpu.compute_capability in _TENSOR_TIMES_PLAIN and not any(word in gpu.name for word in ("GPU, ", *AMD)):
+        is_shared = gpu.compute_capability in _SHARED_UNITS
+        times = _TENSOR_TIMES_PLAIN[gpu.compute_capability] / (2 if "GeForce" in gpu.name else 1)
+        times = 0.0 if _WITHOUT_TENSOR_CORES.search(gpu.name) else times
+    else:
+        return None
+    return times * (_ATTAINED_BY_PAIRS if is_shared else _ATTAINED)
 
 
 def peer_bytes_per_s(gpu_name: str) -> int | None:
