@@ -16,6 +16,7 @@ from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.units import share_text, time_text
 from support.command import gpuledger
 from support.nsys_exports import TID, call, insert, kernel, minimal
+from support.torch_traces import CAPTURES
 
 pytestmark = pytest.mark.usefixtures("profiles_read_once")
 
@@ -50,6 +51,30 @@ def test_what_is_said_of_gaps_is_what_the_table_has(unpacked: Callable[[str], Pa
     assert f"({time_text(int(str(idle)))} of " in first
     assert f"{share_text(int(str(largest['time_ns'])) / int(str(idle)))} of the idle time is host code." in first
     assert "`gpuledger explain HOST-LOAD`" in gpuledger("gaps", profile).stdout.split("\n\n")[1]
+
+
+@pytest.mark.parametrize("profile", ["work", "graph_warm"])
+@pytest.mark.parametrize(
+    "verb", [*VERBS, "phases", "critical", "whatif", "whatif --host=2 --launch-cost=2us", "report"]
+)
+def test_where_no_steps_are_found_nothing_is_told_per_step(verb: str, profile: str) -> None:
+    name, *options = verb.split()
+    unpacked = CAPTURES / f"{profile}.json.gz"
+    told = [gpuledger(name, unpacked, *options, COLUMNS="250").stdout]
+    if verb not in ("whatif", "report"):  # the one is no page, the other has the pages of its findings
+        page = gpuledger(name, unpacked, *options, "--format=html").stdout
+        told.append(re.sub(r"(?s)<script.*?</script>|<style.*?</style>", "", page))
+    for text in told:
+        assert re.findall(r"(?i).*(?:per step|steady step|of step|all steps|new step).*", text) == []
+
+
+def test_tables_for_programs_have_the_same_columns_with_and_without_steps(decode: Path) -> None:
+    for verb in ("launches", "memory", "critical", "phases"):
+        without, with_steps = (
+            list(json.loads(gpuledger(verb, file, "--format=json").stdout)["tables"][0]["rows"][0])
+            for file in (CAPTURES / "work.json.gz", decode)
+        )
+        assert without == with_steps
 
 
 def test_a_count_that_differs_from_step_to_step_is_told_over_all_steps(unpacked: Callable[[str], Path]) -> None:

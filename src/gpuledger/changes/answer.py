@@ -151,6 +151,8 @@ class Answer:
 
     gpu: int
     steps: int
+    has_steps: bool
+    """Without, the stretch is the whole window, and no step of a run."""
     now: ReplayedStretch
     alone: tuple[Effect, ...]
     in_order: tuple[ReplayedStretch, ...]
@@ -196,6 +198,7 @@ def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[
     return Answer(
         gpu=scenario.device.gpu,
         steps=steps,
+        has_steps=scenario.device.steps is not None,
         now=now,
         alone=alone,
         in_order=in_order,
@@ -247,7 +250,7 @@ def _note(change: ProgramChange, now: ReplayedStretch, then: ReplayedStretch, st
     less, more = now.busy_ns - then.busy_ns, then.idle_ns - now.idle_ns
     if less > 0 and 2 * more > less:
         return say(
-            "the GPU is busy {less} less per step, and idle {more} longer",
+            "the GPU is busy {less} less, and idle {more} longer",
             less=time_text(less // steps),
             more=time_text(more // steps),
         )

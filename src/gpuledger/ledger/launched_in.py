@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuledger.catalog.kernel_names import without_ids
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
@@ -30,11 +31,11 @@ _WORDS_COMPARED: Final = 5_000
 
 
 def range_names(trace: Trace) -> list[str]:
-    """What ranges are called in the profile, sorted; where there are none, what operators are called."""
+    """What ranges are called in the profile, sorted, without ids; where there are none, what operators are called."""
     ranges = next(filter(len, _ranges_or_operators(trace)), None)
     if ranges is None:
         return []
-    return sorted({trace.strings.text(code) or "" for code in distinct(ranges.codes("name")).tolist()})
+    return sorted({without_ids(trace.strings.text(code) or "") for code in distinct(ranges.codes("name")).tolist()})
 
 
 def _ranges_or_operators(trace: Trace) -> Iterator[Rows]:

@@ -65,7 +65,7 @@ def shown_text(value: Cell, column: Column, *, exact: bool) -> str:
 
 def tenths(value: float) -> str:
     """One decimal: the exact value of the double, ties away from zero (10888.25 -> 10888.3)."""
-    return str(Decimal(value).quantize(_TENTH, ROUND_HALF_UP))
+    return str(Decimal(value).quantize(_TENTH, ROUND_HALF_UP) + 0)  # minus nothing is nothing
 
 
 def shape_text(shape: tuple[int, int, int] | None) -> str:

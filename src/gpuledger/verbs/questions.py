@@ -38,10 +38,10 @@ from gpuledger.present.views.operators import operators_tables
 from gpuledger.present.views.phases import Waits, phases_document
 from gpuledger.present.views.program_time import launches_tables, memory_tables, printed_ranges_sheet, ranges_tables
 from gpuledger.present.views.serving import serving_tables
-from gpuledger.present.views.tables import TableAnswer, answers_document, tables_document
+from gpuledger.present.views.tables import TableAnswer, answers_document, stretch_sheet, tables_document
 from gpuledger.read import wanted_columns
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
-from gpuledger.records import dataclass
+from gpuledger.records import dataclass, replace
 from gpuledger.replay.scenario import ENOUGH_FOLLOWED, scenarios
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
@@ -98,12 +98,17 @@ class Question(Generic[Result]):
         return ShownAnswer(
             results,
             lambda: answers_document(
-                self.name, name, [self.tables(result) for result in results], trace.health, devices[0].zero_ns
+                self.name, name, list(map(self._told, devices, results)), trace.health, devices[0].zero_ns
             ),
         )
 
     def of_gpu(self, trace: Trace, device: Device) -> TableAnswer:
-        return self.tables(self.answer(trace, device))
+        return self._told(device, self.answer(trace, device))
+
+    def _told(self, device: Device, result: Result) -> TableAnswer:
+        told = self.tables(result)
+        shown = (stretch_sheet(sheet, has_steps=device.steps is not None) for sheet in told.shown or told.sheets)
+        return replace(told, shown=tuple(shown))
 
 
 _GAPS: Final = Question("gaps", gaps_answer, gaps_tables)

@@ -13,7 +13,7 @@ from gpuledger.present.document import Document, Paragraph, SheetBlock, SheetTit
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, percent, share_column
 from gpuledger.present.terms import TOTAL
-from gpuledger.present.views.tables import stretch_text, tables_page
+from gpuledger.present.views.tables import stretch_sheet, stretch_text, tables_page
 from gpuledger.trace.model import Note
 from gpuledger.units import count_text, share_text, time_text
 
@@ -31,14 +31,18 @@ _NAMED: Final = 3
 
 def critical_document(profile: str, summaries: Sequence[PathSummary], notes: Sequence[Note], zero_ns: int) -> Document:
     """The critical path of every GPU, for every format; JSON is the document gpuledger.critical/1."""
-    sheets = [sheet for summary in summaries for sheet in critical_sheets(summary)]
+    sheets, shown = [], []
+    for summary in summaries:
+        of_gpu = critical_sheets(summary)
+        sheets += of_gpu
+        shown += [stretch_sheet(sheet, has_steps=summary.steps is not None) for sheet in of_gpu]
     sentences = [Paragraph(sentence) for summary in summaries for sentence in path_sentences(summary)]
     remarks = [Paragraph(remark) for summary in summaries for remark in path_remarks(summary)]
 
     return Document(
         blocks=lambda: (
             *sentences,
-            *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in sheets),
+            *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in shown),
             *remarks,
         ),
         data=json_by(
@@ -46,7 +50,7 @@ def critical_document(profile: str, summaries: Sequence[PathSummary], notes: Seq
         ),
         sheets=lambda: tuple(sheets),
         remarks=tuple(remark.text for remark in remarks),
-        page=lambda: tables_page(profile, (*sentences, *remarks), sheets),
+        page=lambda: tables_page(profile, (*sentences, *remarks), shown),
     )
 
 

@@ -37,7 +37,7 @@ _NOTES: Final = {StepNote.USUAL: "", StepNote.WARM_UP: say("warm-up"), StepNote.
 _LENGTH_WORDS: Final = {"under 1 us": say("under 1 us"), "over 1 ms": say("over 1 ms")}
 
 
-def steady_title(device: Device, title: Message, *, with_gpu: bool = True) -> Message:
+def steady_title(device: Device, title: str, *, with_gpu: bool = True) -> str:
     """The title of a table about the steady steps; about the window, where there are none."""
     title = title if device.steps is None else say("{title}, steady steps", title=title)
     return say("{title}, GPU {gpu}", title=title, gpu=device.gpu) if with_gpu else title

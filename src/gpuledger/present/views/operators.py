@@ -10,7 +10,7 @@ from gpuledger.analyse.operators.graph_places import MODULE
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit, percent, share_column
-from gpuledger.present.views.gpu_time import Sentences, step_time_text
+from gpuledger.present.views.gpu_time import Sentences, none_sentence, steady_title, step_time_text
 from gpuledger.present.views.light import lit_columns
 from gpuledger.present.views.program_time import NAMED, names_with_shares
 from gpuledger.present.views.tables import TableAnswer
@@ -70,7 +70,7 @@ def operator_sentences(answer: OperatorsAnswer) -> Sentences:
             say("Fix: record with `gpuledger capture torch`; `gpuledger ranges` has what NVTX marks."),
         )
     if not operators.device_ns:
-        return (say("GPU {gpu}: no GPU work in the steady steps.", gpu=costs.gpu),)
+        return (none_sentence(device, say("GPU work")),)
     first = [(group.name, group.device_self_ns) for group in operators.by_name[:NAMED] if group.device_self_ns]
     sentences = (
         say(
@@ -140,7 +140,7 @@ def ops_sheets(answer: OperatorsAnswer, *, with_units: bool = False) -> list[She
         replace(
             sheet,
             name=f"{sheet.name}_gpu{costs.gpu}",
-            title=say("{title}, steady steps, GPU {gpu}", title=sheet.title, gpu=costs.gpu),
+            title=steady_title(answer.device, sheet.title),
             why_empty=launched.reason if sheet.name.startswith("ops") and isinstance(launched, NotMeasured) else "",
         )
         for sheet in sheets

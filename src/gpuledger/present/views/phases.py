@@ -12,7 +12,7 @@ from gpuledger.messages import Message, joined, say
 from gpuledger.present.document import Document, Heading, Paragraph, SheetBlock, SheetTitle, json_by
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, percent, share_column
 from gpuledger.present.terms import TOTAL, line_term
-from gpuledger.present.views.tables import stretch_text, tables_page
+from gpuledger.present.views.tables import stretch_sheet, stretch_text, tables_page
 from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.units import share_text, time_text
 
@@ -45,7 +45,11 @@ def phases_document(
     profile: str, answers: Sequence[tuple[PhaseCosts, Waits]], notes: Sequence[Note], zero_ns: int
 ) -> Document:
     """The phases of every GPU, for every format; JSON is the document gpuledger.phases/1."""
-    sheets = [sheet for costs, waits in answers for sheet in phase_sheets(costs, waits)]
+    sheets, shown = [], []
+    for costs, waits in answers:
+        of_gpu = phase_sheets(costs, waits)
+        sheets += of_gpu
+        shown += [stretch_sheet(sheet, has_steps=costs.steps is not None) for sheet in of_gpu]
     missing = [
         (what, f"{name}_gpu{costs.gpu}", result.reason)
         for costs, waits in answers
@@ -68,7 +72,7 @@ def phases_document(
     return Document(
         blocks=lambda: (
             *sentences,
-            *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in sheets),
+            *(SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in shown),
             *doubts,
         ),
         data=json_by(
@@ -77,7 +81,7 @@ def phases_document(
         sheets=lambda: tuple(sheets),
         remarks=tuple(doubt.text for doubt in doubts),
         page=lambda: tables_page(
-            profile, sentences, sheets, more=(Heading(say("Not measured")), *doubts) if doubts else ()
+            profile, sentences, shown, more=(Heading(say("Not measured")), *doubts) if doubts else ()
         ),
     )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Final
 
-from gpuledger.messages import say
+from gpuledger.messages import Message, say
 from gpuledger.present import document as doc
-from gpuledger.present.sheet import Sheet
-from gpuledger.records import dataclass
+from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import Note, always_shown
 
 
@@ -75,6 +76,44 @@ def stretch_text(steps: int | None, gpu: int) -> str:
     if steps == 1:
         return say("one step, GPU {gpu}", gpu=gpu)
     return say("mean of {steps} steady steps, GPU {gpu}", steps=steps, gpu=gpu)
+
+
+_OF_WINDOW: Final[Mapping[str, str]] = {
+    say("Per step"): say("Time"),
+    say("Time per step"): say("Time"),
+    say("Host per step"): say("Host"),
+    say("GPU per step"): "GPU",
+    say("Share of step"): say("Share"),
+    say("GPU activities per step"): say("GPU activities"),
+    say("FLOPs counted per step"): say("FLOPs counted"),
+    say("Beyond light, per step"): say("Beyond light"),
+    say("Step"): say("Now"),
+    say("New step"): say("Then"),
+    say("Of the new step"): say("Share"),
+}
+_OF_ALL_STEPS: Final = frozenset((say("All steps"), say("Idle, all steps"), say("Other work, all steps")))
+
+
+def stretch_sheet(sheet: Sheet, *, has_steps: bool) -> Sheet:
+    """A table as people see it: without steps, what would be of one step and of all is there once, as the window's."""
+    if has_steps:
+        return sheet
+    kept = [
+        place
+        for place, column in enumerate(sheet.columns)
+        if column.name not in _OF_ALL_STEPS and (column.name not in _OF_WINDOW or column.unit is not Unit.MEAN)
+    ]
+
+    def row(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+        told = (cells[place] for place in kept)
+        return tuple(_OF_WINDOW.get(cell, cell) if isinstance(cell, Message) else cell for cell in told)
+
+    def named(column: Column) -> Column:
+        name, page_name = (_OF_WINDOW.get(text, text) for text in (column.name, column.page_name))
+        return replace(column, name=name, page_name=page_name)
+
+    columns = tuple(named(sheet.columns[place]) for place in kept)
+    return replace(sheet, columns=columns, rows=tuple(map(row, sheet.rows)), foot=tuple(map(row, sheet.foot)))
 
 
 def tables_page(

@@ -27,7 +27,7 @@ from gpuledger.present.palette import TONES
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import event_words, track_words
 from gpuledger.present.views.light import lit_columns
-from gpuledger.present.views.tables import tables_page
+from gpuledger.present.views.tables import stretch_sheet, tables_page
 from gpuledger.present.views.utilization import against_blocks, shown_sheet, use_answer, use_sheet
 from gpuledger.trace.model import Note
 from gpuledger.trace.spans import Span, furthest
@@ -83,7 +83,8 @@ def step_kernels_sheet(overview: StepOverview, device: Device, families: tuple[t
     foot = [(*_foot(unrecorded, overview.other_ns, overview, steps), *blank)] if overview.other_ns else []
     calls = sum(kernel.calls for kernel in overview.entries)
     foot.append((*_foot(say("compute"), whole_ns, overview, steps, calls), *blank))
-    return Sheet(f"kernels_gpu{device.gpu}", _title(device), (*_COLUMNS, *lit), tuple(rows), tuple(foot))
+    sheet = Sheet(f"kernels_gpu{device.gpu}", _title(device), (*_COLUMNS, *lit), tuple(rows), tuple(foot))
+    return stretch_sheet(sheet, has_steps=device.steps is not None)
 
 
 def step_launches_sheet(overview: StepOverview, device: Device, families: tuple[tuple[str, str], ...] = ()) -> Sheet:

@@ -18,7 +18,7 @@ from gpuledger.present.finding_words import unsure_words
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
 from gpuledger.present.terms import TOTAL
 from gpuledger.present.views.critical import part_term
-from gpuledger.present.views.tables import tables_page
+from gpuledger.present.views.tables import stretch_sheet, tables_page
 from gpuledger.trace.model import Note
 from gpuledger.units import share_text, time_text
 
@@ -27,14 +27,18 @@ def whatif_document(answer: Answer, profile: str, notes: Iterable[Note], zero_ns
     """The answer for every format; JSON is the document gpuledger.whatif/1."""
     sheets = _sheets(answer)
 
+    def shown() -> list[Sheet]:
+        people = (_alone(answer, for_programs=False), *sheets[1:])
+        return [stretch_sheet(sheet, has_steps=answer.has_steps) for sheet in people]
+
     return Document(
-        blocks=lambda: _blocks(answer, sheets),
+        blocks=lambda: _blocks(answer, shown()),
         data=json_by("tables.whatif_json", profile, zero_ns, sheets, notes),
         sheets=lambda: sheets,
         page=lambda: tables_page(
             profile,
             [Paragraph(_conclusion(answer)), *map(Paragraph, _remarks(answer))],
-            (_alone(answer, for_programs=False), *sheets[1:]),
+            shown(),
             more=[Paragraph(remark) for remark in _closing(answer)],
         ),
     )
@@ -45,18 +49,23 @@ def _conclusion(answer: Answer) -> Message:
     what = answer.alone[0].change.words if len(answer.alone) == 1 else capitalised(say("all together"))
     step, new = (answer.step_ns(stretch.steady_ns) for stretch in (answer.now, answer.then))
     if new > step:
-        return say("{what}: {step} per step becomes {new}.", what=what, step=time_text(step), new=time_text(new))
+        return say("{what}: {whole} becomes {new}.", what=what, whole=_whole_text(answer, step), new=time_text(new))
     saves, share = time_text(step - new), share_text((step - new) / step if step else 0.0)
     told = say("saves {saves} ({share})", saves=saves, share=share)
     if any(effect.change.is_bound for effect in answer.alone):
         told = say("saves at most {saves} ({share})", saves=saves, share=share)
     return say(
-        "{what}: {step} per step becomes {new}, which {told}.",
+        "{what}: {whole} becomes {new}, which {told}.",
         what=what,
-        step=time_text(step),
+        whole=_whole_text(answer, step),
         new=time_text(new),
         told=told,
     )
+
+
+def _whole_text(answer: Answer, time_ns: int) -> Message | str:
+    """A time, and that it is of a step where there are steps."""
+    return say("{time} per step", time=time_text(time_ns)) if answer.has_steps else time_text(time_ns)
 
 
 def _sheets(answer: Answer) -> tuple[Sheet, ...]:
@@ -71,7 +80,7 @@ def _sheets(answer: Answer) -> tuple[Sheet, ...]:
 
 
 def _blocks(answer: Answer, sheets: Sequence[Sheet]) -> tuple[Block, ...]:
-    first, *others = (_alone(answer, for_programs=False), *sheets[1:])
+    first, *others = sheets
     blocks: list[Block] = [Conclusion(_conclusion(answer)), SheetBlock(first, SheetTitle.NAMED, tells_hidden=True)]
     if remarks := tuple(_remarks(answer)):
         blocks.append(Remarks(remarks))
@@ -103,9 +112,11 @@ def _remarks(answer: Answer) -> Iterable[Message]:
 def _alone(answer: Answer, *, for_programs: bool) -> Sheet:
     """Each change alone; programs have in columns what people read under the table."""
     step = answer.step_ns(answer.now.steady_ns)
-    title = say("What if, per step, GPU {gpu}: each change alone", gpu=answer.gpu)
-    if len(answer.alone) == 1:
-        title = say("What if, per step, GPU {gpu}", gpu=answer.gpu)
+    title = say("What if, per step, GPU {gpu}", gpu=answer.gpu)
+    if not answer.has_steps:
+        title = say("What if, GPU {gpu}", gpu=answer.gpu)
+    if len(answer.alone) > 1:
+        title = say("{title}: each change alone", title=title)
 
     def new_step(effect: Effect) -> int:
         return answer.step_ns(effect.then.steady_ns)
@@ -191,18 +202,20 @@ def _together(answer: Answer) -> Message | None:
     now = answer.now.steady_ns
     single = sum(now - effect.then.steady_ns for effect in answer.alone)
     shared = single - (now - answer.then.steady_ns)
-    time = time_text(answer.step_ns(abs(shared)))
+    time = _whole_text(answer, answer.step_ns(abs(shared)))
     if shared >= WORTH_TELLING * now:
-        return say("Separately they would add up to {time} per step more: their savings overlap.", time=time)
+        return say("Separately they would add up to {time} more: their savings overlap.", time=time)
     if -shared >= WORTH_TELLING * now:
-        return say(
-            "Together they save {time} per step more than separately: some time goes away only with several.", time=time
-        )
+        return say("Together they save {time} more than separately: some time goes away only with several.", time=time)
     return None
 
 
 def _without_profiler(answer: Answer, plain_ns: int, saving: PlainSaving) -> Message:
     step, low, high = (time_text(answer.step_ns(ns)) for ns in (plain_ns, saving.low_ns, saving.high_ns))
+    if not answer.has_steps:
+        return say(
+            "Without the profiler it takes {time}; there it saves {low} to {high}.", time=step, low=low, high=high
+        )
     return say(
         "Without the profiler a step takes {step}; there it saves {low} to {high}.", step=step, low=low, high=high
     )
@@ -235,6 +248,7 @@ def _parts(answer: Answer) -> Sheet:
     )
     shown = [kind for kind in kinds if kind[1] or kind[2] or kind[0] == "idle"]
     title = say("The step and its parts, before and after")
+    title = title if answer.has_steps else say("The window and its parts, before and after")
     return _parts_sheet(answer, "parts", title, shown, (TOTAL, now.steady_ns, then.steady_ns))
 
 
@@ -320,4 +334,5 @@ def questions_sheet(device: Device, findings: Sequence[Finding]) -> Sheet:
     ]
     rows.append(("--host=1.5", say("a host 1.5x faster"), None))
     rows.append(("--launch-cost=2us", say("launch calls of 2 us each"), None))
-    return Sheet("questions", say("What could be asked; several can be given"), _QUESTIONS, tuple(rows))
+    sheet = Sheet("questions", say("What could be asked; several can be given"), _QUESTIONS, tuple(rows))
+    return stretch_sheet(sheet, has_steps=device.steps is not None)

@@ -49,6 +49,8 @@ from gpuledger.present.views.page.rooflines import operator_roofline_chart
 from gpuledger.present.views.phases import layers_sheet
 from gpuledger.present.views.phases import phases_sheet as layer_phases_sheet
 from gpuledger.present.views.report_parts import drawing_order, ledger_title
+from gpuledger.present.views.tables import stretch_sheet
+from gpuledger.records import replace
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import count_text, share_text, time_text
 
@@ -172,7 +174,8 @@ def layers_section(report: ReportAnswer) -> doc.Section | None:
     most = max(costs.phases, key=lambda cost: cost.busy_ns)
     share = share_text(most.busy_ns / (costs.whole_ns - costs.idle_ns))
     result = say("{phase}: {share} of the GPU's work", phase=most.phase, share=share)
-    blocks = tuple(doc.SheetBlock(sheet, caption=sheet.title, anchor=sheet.name) for sheet in sheets)
+    shown = [stretch_sheet(sheet, has_steps=costs.steps is not None) for sheet in sheets]
+    blocks = tuple(doc.SheetBlock(sheet, caption=sheet.title, anchor=sheet.name) for sheet in shown)
     return doc.Section("layers", say("Phases of a layer"), blocks, say("Phases"), result)
 
 
@@ -323,7 +326,11 @@ def critical_section(report: ReportAnswer) -> doc.Section:
     blocks: tuple[doc.Block, ...] = (
         _path_chart(summary),
         *map(doc.Paragraph, path_remarks(summary)),
-        *(table for table in tables if table.sheet.rows),
+        *(
+            replace(table, sheet=stretch_sheet(table.sheet, has_steps=summary.steps is not None))
+            for table in tables
+            if table.sheet.rows
+        ),
     )
     return doc.Section("critical", title, blocks, result=path_sentence(summary))
 

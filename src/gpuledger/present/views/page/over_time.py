@@ -16,6 +16,7 @@ from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.findings.rules import RULE_OF
 from gpuledger.ledger.causes import TRIGGERS
+from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, columns, icicle
@@ -31,6 +32,7 @@ from gpuledger.present.views.program_time import (
     sheet_of_nodes,
     waiting_calls_sheet,
 )
+from gpuledger.present.views.tables import stretch_sheet
 from gpuledger.records import replace
 from gpuledger.trace.model import NotMeasured, os_pid
 from gpuledger.trace.spans import Span
@@ -150,6 +152,7 @@ def launches_section(report: ReportAnswer) -> doc.Section:
     device = report.run.main_device
     titled = partial(steady_title, device, with_gpu=False)
     blocks += _tables(
+        device,
         (titled(say("Launch calls")), launch_calls_sheet(device, costs)),
         (titled(say("Calls that wait for the GPU")), waiting_calls_sheet(device, costs)),
         (titled(say("How far the host runs ahead")), queue_with_units_sheet(device, costs)),
@@ -185,6 +188,7 @@ def memory_section(report: ReportAnswer) -> doc.Section:
     device = report.run.main_device
     sheets = memory_sheets(device, report.memory)
     blocks += _tables(
+        device,
         (steady_title(device, say("Copies"), with_gpu=False), sheets.copies),
         (steady_title(device, say("Allocation calls"), with_gpu=False), sheets.allocation_calls),
         (say("Device memory"), sheets.in_use),
@@ -201,9 +205,14 @@ def memory_section(report: ReportAnswer) -> doc.Section:
     )
 
 
-def _tables(*titled: tuple[str, Sheet]) -> list[doc.SheetBlock]:
+def _tables(device: Device, *titled: tuple[str, Sheet]) -> list[doc.SheetBlock]:
     """Sheets with rows, under our own titles."""
-    return [doc.SheetBlock(sheet, caption=title) for title, sheet in titled if sheet.rows]
+    has_steps = device.steps is not None
+    return [
+        doc.SheetBlock(stretch_sheet(sheet, has_steps=has_steps), caption=title)
+        for title, sheet in titled
+        if sheet.rows
+    ]
 
 
 def ranges_section(report: ReportAnswer) -> doc.Section:
