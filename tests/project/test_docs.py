@@ -215,7 +215,26 @@ def test_help_knows_the_questions_of_the_documentation() -> None:
     assert "gpuledger gaps" not in [command for _, command in matching("why is my gpu idle?")], "answered already"
     assert matching("which rank is late")[0][1] == "gpuledger fleet traces/"
     assert matching("who leaks memory")[0][1] == "gpuledger memory run.memory.pickle"
+    assert matching("roofline")[0][1] == "gpuledger kernels layer.ncu-rep"
     assert matching("xyzzy") == matching("") == matching("why is the") == []
+
+
+def test_help_answers_in_chinese_too() -> None:
+    from gpuledger.cli.help import asked_in_chinese, asked_questions, matching
+
+    in_chinese = asked_in_chinese()
+    assert [command for _, command in in_chinese] == [command for _, command in asked_questions()]
+    assert [asked for asked, _ in in_chinese if not re.search("[\u4e00-\u9fff]", asked)] == []
+    assert matching("为什么GPU空闲？")[0] == (
+        "GPU 为什么空闲？哪些空隙最长，是什么引起的？",
+        "gpuledger gaps run.sqlite",
+    )
+    assert matching("哪个 rank 最慢")[0][1] == "gpuledger fleet traces/"
+    assert matching("显存泄漏")[0][1] == "gpuledger memory run.memory.pickle"
+    assert matching("kernel 启动开销")[0][1] == "gpuledger launches run.sqlite"
+    assert matching("的") == matching("天气") == []
+    for asked, command in in_chinese:
+        assert matching(asked)[0][1] == command, "each question finds itself"
 
 
 def test_the_index_of_cases_has_every_page_and_names_commands_that_exist() -> None:

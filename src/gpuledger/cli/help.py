@@ -1,7 +1,7 @@
 """`gpuledger help WORDS`: which command answers a question.
 
 `questions.txt` has a question and its command on each line: the table "Which question, which command" of the
-documentation, which a test keeps the same.
+documentation, which a test keeps the same; `questions.zh.txt` has the same questions in Chinese, line by line.
 """
 
 from __future__ import annotations
@@ -21,28 +21,52 @@ _SAYS_NOTHING = regex(
     "an?|about|and|are|at|can|did|do|does|for|from|gpu|has|have|how|i|in|is|its?|me|my|of|on|or|so|that|the|them|there|"
     "they|this|to|was|what|when|where|which|who|why|with|your?"
 )
+_CHINESE = regex(r"[\u4e00-\u9fff]+")
+_SAYS_NOTHING_IN_CHINESE = regex(
+    "为什么|怎么样?|怎样|如何|什么|哪[些个里]|多[少久大]|[的了吗呢吧是在有我能可把被请和与或会要这那]"
+)
 
 
 def asked_questions() -> list[tuple[str, str]]:
     """Every question, and the command that answers it."""
-    text = files("gpuledger.cli").joinpath("questions.txt").read_text(encoding="utf-8")
-    return [(question, command) for question, _, command in (line.partition("\t") for line in text.splitlines())]
+    return [(question, command) for question, _, command in (line.partition("\t") for line in _lines("questions.txt"))]
+
+
+def asked_in_chinese() -> list[tuple[str, str]]:
+    """The same in Chinese."""
+    commands = (command for _, command in asked_questions())
+    return list(zip(_lines("questions.zh.txt"), commands, strict=True))
+
+
+def _lines(name: str) -> list[str]:
+    return files("gpuledger.cli").joinpath(name).read_text(encoding="utf-8").splitlines()
 
 
 def matching(words: str) -> list[tuple[str, str]]:
-    """The questions with the most of these words in them, the best first; a word matches what begins like it."""
+    """The questions with the most of these words in them, the best first; a word matches what begins like it.
+
+    Chinese has no spaces: there each two characters that stand together are a word.
+    """
+    chinese = _chinese_words(words)
     wanted = [word for word in _WORD.findall(words.lower()) if not _SAYS_NOTHING.fullmatch(word)]
-    known = asked_questions() + [(verb.help, f"gpuledger {name}") for name, verb in VERBS.items()]
+    of_verbs = [(verb.help, f"gpuledger {name}") for name, verb in VERBS.items()]
+    known = asked_in_chinese() if chinese else asked_questions() + of_verbs
 
     def score(question: str, command: str) -> int:
         there = _WORD.findall(f"{question} {command}".lower())
-        return sum(any(_alike(word, other) for other in there) for word in wanted)
+        hits = sum(any(_alike(word, other) for other in there) for word in wanted)
+        return hits + sum(word in question for word in chinese)
 
     scored = [(score(*pair), -place, pair) for place, pair in enumerate(known)]
     most = max((hits for hits, *_ in scored), default=0)
     best = [pair for hits, _, pair in sorted(scored, reverse=True) if hits == most and hits]
     of_verb = {command.split()[1]: (question, command) for question, command in reversed(best)}
     return [pair for pair in best if pair in of_verb.values() or len(pair[1].split()) > 2][:_MOST]
+
+
+def _chinese_words(text: str) -> list[str]:
+    runs = _CHINESE.findall(_SAYS_NOTHING_IN_CHINESE.sub(" ", text))
+    return [run[at : at + 2] for run in runs for at in range(max(len(run) - 1, 1))]
 
 
 def _alike(word: str, other: str) -> bool:
@@ -70,5 +94,7 @@ def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
         raise click.UsageError(
             f"no question with these words; `gpuledger help` lists the {len(VERBS)} verbs by question."
         )
+    from gpuledger.present.safe_text import wrapped
+
     for question, command_line in found:
-        click.echo(f"{click.wrap_text(question, get_terminal_size().columns)}\n  {command_line}")
+        click.echo(f"{wrapped(question, get_terminal_size().columns)}\n  {command_line}")
