@@ -215,6 +215,7 @@ def test_help_knows_the_questions_of_the_documentation() -> None:
     assert "gpuledger gaps" not in [command for _, command in matching("why is my gpu idle?")], "answered already"
     assert matching("which rank is late")[0][1] == "gpuledger fleet traces/"
     assert matching("who leaks memory")[0][1] == "gpuledger memory run.memory.pickle"
+    assert "gpuledger gaps run.sqlite" in [command for _, command in matching("gap")]
     assert matching("roofline")[0][1] == "gpuledger kernels layer.ncu-rep"
     assert matching("xyzzy") == matching("") == matching("why is the") == []
 

@@ -72,7 +72,8 @@ def _chinese_words(text: str) -> list[str]:
 def _alike(word: str, other: str) -> bool:
     """Whether one is the other with an ending: kernel and kernels, copies and copied."""
     shared = min(len(word), len(other))
-    return word[: max(shared - 1, 4)] == other[: max(shared - 1, 4)] and abs(len(word) - len(other)) <= 3
+    alike = max(shared - 1, min(shared, 4))
+    return word[:alike] == other[:alike] and abs(len(word) - len(other)) <= 3
 
 
 @click.command("help")
