@@ -92,4 +92,4 @@ def count_text(count: int) -> str:
 
 def share_text(share: float) -> str:
     """A share of a stated whole: 0.9721 -> '97.2 %'."""
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:z.1f} %"

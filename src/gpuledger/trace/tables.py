@@ -191,7 +191,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
         ColumnSchema("kind", Kind.TEXT, "NVIDIA's label: Stream sync, Event sync, ..."),
     ),
     Table.ALLOCS: _schema(
-        say("one allocation or release of GPU memory; start_ns equals end_ns"),
+        say("one allocation or release of memory (memory_kind: which); start_ns equals end_ns"),
         *_WHERE,
         ColumnSchema("operation", Kind.TEXT, "Allocation or Deallocation"),
         ColumnSchema("bytes", Kind.INT64, "size of the allocation"),
