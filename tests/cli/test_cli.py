@@ -48,6 +48,10 @@ def test_version() -> None:
     ("arguments", "complaint"),
     [
         (("stat", "x"), "Did you mean stats?"),
+        (("timeline", "x"), "Did you mean view or export? `gpuledger help timeline` says which question each answers."),
+        (("idle", "x"), "Did you mean gaps or "),
+        (("kernal", "x"), "Did you mean kernels?"),
+        (("xyzzy", "x"), "There are: report, info, "),
         (("stats", "x", "--report=cuda_gpu_kern"), "Did you mean cuda_gpu_kern_sum?"),
         (("stats", "x", "--report=zzz"), "There are: cuda_gpu_kern_sum"),
         (("stats",), "Missing argument 'PROFILE'"),

@@ -16,6 +16,7 @@ from gpuledger.regex import regex
 from gpuledger.verbs import VERBS
 
 _MOST = 6
+_MOST_MEANT = 3
 _WORD = regex(r"[a-z][a-z0-9/]+")
 _SAYS_NOTHING = regex(
     "an?|about|and|are|at|can|did|do|does|for|from|gpu|has|have|how|i|in|is|its?|me|my|of|on|or|so|that|the|them|there|"
@@ -53,7 +54,8 @@ def matching(words: str) -> list[tuple[str, str]]:
     known = asked_in_chinese() if chinese else asked_questions() + of_verbs
 
     def score(question: str, command: str) -> int:
-        there = _WORD.findall(f"{question} {command}".lower())
+        options = [part for part in command.split() if "." not in part]  # run.sqlite is a name, and no SQL
+        there = _WORD.findall(" ".join([question, *options]).lower())
         hits = sum(any(_alike(word, other) for other in there) for word in wanted)
         return hits + sum(word in question for word in chinese)
 
@@ -64,14 +66,29 @@ def matching(words: str) -> list[tuple[str, str]]:
     return [pair for pair in best if pair in of_verb.values() or len(pair[1].split()) > 2][:_MOST]
 
 
+def meant_by(word: str) -> str:
+    """What somebody may have meant who typed a word that is no verb: one misspelled, or one that answers about it."""
+    import difflib
+
+    spelled = difflib.get_close_matches(word, VERBS, n=1, cutoff=0.75)
+    answering = [command.split()[1] for _, command in matching(word) if command.startswith("gpuledger ")]
+    if answering and not spelled:
+        near = " or ".join(list(dict.fromkeys(answering))[:_MOST_MEANT])
+        return f" Did you mean {near}? `gpuledger help {word}` says which question each answers."
+    near = "".join(spelled or difflib.get_close_matches(word, VERBS, n=1))
+    return f" Did you mean {near}?" if near else f" There are: {', '.join(VERBS)}."
+
+
 def _chinese_words(text: str) -> list[str]:
     runs = _CHINESE.findall(_SAYS_NOTHING_IN_CHINESE.sub(" ", text))
     return [run[at : at + 2] for run in runs for at in range(max(len(run) - 1, 1))]
 
 
 def _alike(word: str, other: str) -> bool:
-    """Whether one is the other with an ending: kernel and kernels, copies and copied."""
+    """Whether one is the other with an ending: kernel and kernels, copies and copied, flame and flamegraph."""
     shared = min(len(word), len(other))
+    if shared > 4 and (word.startswith(other) or other.startswith(word)):
+        return True
     alike = max(shared - 1, min(shared, 4))
     return word[:alike] == other[:alike] and abs(len(word) - len(other)) <= 3
 

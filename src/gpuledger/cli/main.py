@@ -91,10 +91,7 @@ class Verbs(click.Group):
             # a file alone: what most want to know of it; or what looks like one, which a report says is not there
             if os.access(args[0].partition("::")[0], os.F_OK) or "." in args[0] or os.sep in args[0]:
                 return super().resolve_command(ctx, ["report", *args])
-            import difflib
-
-            close = difflib.get_close_matches(args[0], VERBS, n=1)
-            meant = f" Did you mean {close[0]}?" if close else f" There are: {', '.join(VERBS)}."
+            meant = load("gpuledger.cli.help").meant_by(args[0])
             raise click.UsageError(f"no verb {args[0]!r}.{meant}", ctx)
         if not sys.stderr.isatty():
             return super().resolve_command(ctx, args)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.align.kernel_sequences import ForwardKernel, kernels_searched, occurrences, triple
 from gpuledger.attribution.launch_places import longest_repeat, place_of_work
-from gpuledger.catalog.kernel_names import LEVELS, NONE, label, likeness
+from gpuledger.catalog.kernel_names import LEVELS, NONE, label, likeness, without_ids
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device
@@ -206,7 +206,8 @@ def _launched_in(device: Device, kernels: Positions, ranges: Rows) -> Positions:
 
 def _no_range(trace: Trace, profile: str, pattern: str) -> NothingRecorded:
     codes, counts = np.unique(spans_of_time(trace).codes("name"), return_counts=True)
-    names = [trace.strings.text(int(codes[index])) or "" for index in np.argsort(-counts, kind="stable")]
+    often = trace.strings.decode(codes[np.argsort(-counts, kind="stable")])
+    names = list(dict.fromkeys(without_ids(text or "?") for text in often))
     shown = ", ".join(names[:LISTED]) or "there are none"
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     return NothingRecorded(
