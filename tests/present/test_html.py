@@ -424,11 +424,12 @@ def test_names_are_text_whatever_they_hold(tmp_path: Path) -> None:
 
 
 def test_any_number_of_long_names_fits(tmp_path: Path) -> None:
-    names = [f"kernel_{at}<" + "&\u4e2d\x1b<\"'" * 150 for at in range(700)]
+    names = [f"kernel_{at}_{'tile' * 60}<" + "&\u4e2d\x1b<\"'" * 150 for at in range(700)]
     report = reported(named_export(tmp_path / "many.sqlite", names, steps=2, ranges=names[:100]))
     text = page_of(report)
     assert len(text.encode()) < LARGEST
     page = parsed(text)
+    assert max(len(fold.all("summary")[0].text) for fold in page.all("details")) < 200, "a fold's result is a sentence"
     table = page.one("kernel-table")
     rows, rest = values(table, 3), values(table, 3, foot=True)
     assert sum(rows) + sum(rest) == sum(kernel.times.total for kernel in cuda_gpu_kern_sum(report.trace))

@@ -6,7 +6,7 @@ from typing import Final
 
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.answers.several_profiles import Compared
-from gpuledger.catalog.kernel_names import label
+from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import say
 from gpuledger.present.document import Block, Conclusion, Document, Drawn, Heading, Points, SheetBlock
 from gpuledger.present.views.diff.document import HOST_ALONE, diff_document, verdict_text
@@ -59,5 +59,7 @@ def where_to_look(compared: Compared) -> list[str]:
         said.append(say("range {range}, host time: {times}", range=change.pair.name, times=times(*change.host_ns)))
     kernel = max((*found.changes, *found.comm), key=lambda change: way * change.delta_ns, default=None)
     if kernel is not None and way * kernel.delta_ns > 0:
-        said.append(say("kernel {kernel}: {times}", kernel=label(kernel.pair.first.name), times=times(*kernel.ns)))
+        said.append(
+            say("kernel {kernel}: {times}", kernel=cut_label(label(kernel.pair.first.name)), times=times(*kernel.ns))
+        )
     return said

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.catalog.kernel_families import family
-from gpuledger.catalog.kernel_names import label
+from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import say
 from gpuledger.present.document import Block, Chart, Paragraph, Section, SheetBlock, not_measured
@@ -76,7 +76,7 @@ def kernels_section(report: ReportAnswer) -> Section:
         "{count} by name; {share} of their time in {name}",
         count=count_text(len(kernels)),
         share=share_text(kernels[0].times.total / max(sum(kernel.times.total for kernel in kernels), 1)),
-        name=label(kernels[0].name),
+        name=cut_label(label(kernels[0].name)),
     )
     return Section("kernels", title, (Paragraph(said, "lead"), table), result=result)
 

@@ -37,7 +37,7 @@ const startTimeline = () => {
     const id = idOf(item);
     if (id < 0) return [];
     if (stretch.events.launch[id] >= 0) return [[itemOf(stretch.events.launch[id]), item]];
-    return (stretch.events.launched.get(id) || []).slice(0, 40).map((work) => [item, itemOf(work)]);
+    return launchedBy(stretch.events, id).slice(0, 40).map((work) => [item, itemOf(work)]);
   };
   const view = makeView(() => {
     const scroll = scroller.scrollTop;

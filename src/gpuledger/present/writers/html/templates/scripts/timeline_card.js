@@ -26,8 +26,8 @@ const describeItem = (model, stretch, { lane, at }) => {
   const call = events.launch[id];
   if (call >= 0) facts.push([words.launched_by, model.names[events.name[call]][0]]);
   if (events.since[id] >= 0) facts.push([words.to_start, timeText(events.since[id])]);
-  const launched = events.launched.get(id);
-  if (launched) {
+  const launched = launchedBy(events, id);
+  if (launched.length) {
     const first = model.names[events.name[launched[0]]][0];
     facts.push([words.launches, launched.length > 1 ? `${first} … (${launched.length})` : first]);
   }

@@ -55,18 +55,23 @@ const makePainter = (canvas, model) => {
   // Boxes are kept by colour and painted together: changing the colour costs more than a box.
   const boxes = new Map();
   const texts = [];
+  let last = {};
+  const boxesLike = (tone, faint, kind) => {
+    if (last.tone === tone && last.faint === faint && last.kind === kind) return last.places;
+    const key = `${tone} ${faint} ${kind}`;
+    if (!boxes.has(key)) boxes.set(key, { tone, faint, kind, places: [] });
+    last = boxes.get(key);
+    return last.places;
+  };
   const box = (lane, events, at, left, width, top, wanted, tall = lane.height - 2) => {
     const tone = toneOf(lane, events, at);
-    const key = `${tone} ${isFaint(lane, events, at, wanted) ? 0.18 : 1} ${lane.kind}`;
-    if (!boxes.has(key)) boxes.set(key, []);
-    boxes.get(key).push(left, top + lane.height - 2 - tall, width, tall);
+    boxesLike(tone, isFaint(lane, events, at, wanted), lane.kind).push(left, top + lane.height - 2 - tall, width, tall);
     drawn += 1;
     return tone;
   };
   const paintBoxes = () => {
-    for (const [key, places] of boxes) {
-      const [tone, strength, kind] = key.split(" ");
-      context.globalAlpha = Number(strength);
+    for (const { tone, faint, kind, places } of boxes.values()) {
+      context.globalAlpha = faint ? 0.18 : 1;
       for (const fill of kind === "gap" ? [colour(tone), hatch] : [colour(tone)]) {
         context.fillStyle = fill;
         for (let at = 0; at < places.length; at += 4) {
@@ -76,6 +81,7 @@ const makePainter = (canvas, model) => {
     }
     context.globalAlpha = 1;
     boxes.clear();
+    last = {};
     for (const text of texts) boxText(...text);
     texts.length = 0;
   };

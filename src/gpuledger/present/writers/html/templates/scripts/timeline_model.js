@@ -102,6 +102,13 @@ const useLane = (given, row, from) => {
   return { kind: "use", row, depth: 0, starts, ends, values: given.values.map((text) => unpacked(text, given.count)) };
 };
 
+// What a call launched: looked for when it is asked, as most calls never are.
+const launchedBy = (events, call) => {
+  const ids = [];
+  for (let id = 0; id < events.count; id += 1) if (events.launch[id] === call) ids.push(id);
+  return ids;
+};
+
 // Whether a thread does nothing but wait: such rows are the loudest, and say the least. One call to the system that
 // lasts all the stretch is a wait too, whatever its name: nobody reads from a file that long.
 const onlyWaits = (model, events, first, count, [begin, end]) => {
@@ -130,14 +137,7 @@ const openStretch = (model, number, isFixed = false) => {
     size: unpacked(given.size, count),
     laneOf: new Array(count),
     placeOf: new Int32Array(count),
-    launched: new Map(),
   };
-  for (let id = 0; id < count; id += 1) {
-    const call = events.launch[id];
-    if (call < 0) continue;
-    if (!events.launched.has(call)) events.launched.set(call, []);
-    events.launched.get(call).push(id);
-  }
   const rows = [];
   const add = (number, lanes, more) => rows.push({ number, kind: model.rows[number][0], label: model.rows[number][1], lanes, ...more });
   const coverOf = (shares) => (shares ? { cover: { span: given.span, shares: unpacked(shares, model.bins) } } : {});
