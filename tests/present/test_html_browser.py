@@ -263,7 +263,7 @@ def test_hostile_names_are_shown_and_do_nothing(shelf: Shelf, browser: Browser) 
         page.locator("#kernel-table summary").first.hover()
         page.wait_for_timeout(50)
         assert page.locator("img, iframe, object").count() == 0
-        assert page.locator("script").count() == 5
+        assert page.locator("script").count() == 6
         text = page.locator("main").text_content()
         for name in HOSTILE[:2]:
             assert name in text

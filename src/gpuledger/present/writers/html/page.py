@@ -158,7 +158,7 @@ class _PageWriter(PartWriter):
 
     def __init__(self, language: str, words: Mapping[str, str], room: Room, command: str) -> None:
         super().__init__(language, words)
-        self._room, self._command = room, command
+        self._room, self._command, self._other_stretches = room, command, Html()
 
     def _tell(self, text: str) -> str:
         return translated(text, self._language)
@@ -197,7 +197,7 @@ class _PageWriter(PartWriter):
             '<svg class="defs" width="0" height="0" aria-hidden="true"><defs>{}</defs></svg>\n<header class="top">\n'
             '<div class="who">\n<h1>{}</h1>\n<p class="headline">{}</p>\n</div>\n'
             '<button type="button" id="theme" hidden>{}</button>\n</header>\n<nav aria-label="{}">\n<ul>\n{}</ul>\n'
-            '</nav>\n<main id="content">\n<p class="verdict">{}</p>\n{}{}{}</main>\n',
+            '</nav>\n<main id="content">\n<p class="verdict">{}</p>\n{}{}{}</main>\n{}',
             word["skip"],
             Html(hatch(ByClass())),
             *(self._cut(page.name), self._cut(page.headline), word["theme"], word["sections"], joined_html(links)),
@@ -205,6 +205,7 @@ class _PageWriter(PartWriter):
             self.put_if(tiles, '<dl class="tiles" aria-label="{}">\n{}</dl>\n', word["glance"], tiles),
             self.put_if(opening, '<div class="opening">\n{}\n</div>\n', opening),
             joined_html(sections),
+            self._other_stretches,
         )
 
     def _section(self, section: doc.Section) -> Html:
@@ -255,7 +256,10 @@ class _PageWriter(PartWriter):
                 return self._chart(chart)
             case doc.TimelineBlock():
                 fix = say("with {code} fixed", code=block.fixed.code) if block.fixed is not None else ""
-                return self.timeline(timeline_json(block, tell, self._room.letters), fix)
+                first, others = timeline_json(block, tell, self._room.letters)
+                held = '<script type="application/json" id="timeline-others">{}</script>\n'
+                self._other_stretches = self.put_if(others, held, json_html(others))
+                return self.timeline(first, fix)
             case doc.FlameBlock(still=still):
                 return self.flame(
                     flame_json(block, tell, self._room.letters), Html() if still is None else self._chart(still)

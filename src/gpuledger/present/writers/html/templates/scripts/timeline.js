@@ -166,7 +166,8 @@ const startTimeline = () => {
     all: () => view.glide(...whole()),
   };
   for (const button of root.querySelectorAll("button[data-act]")) button.addEventListener("click", acts[button.dataset.act]);
-  model.stretches.forEach(({ label }, number) => select.append(make("option", { value: number, text: label })));
+  const list = ({ label }, number) => select.append(make("option", { value: number, text: label }));
+  model.stretches.forEach(list);
   select.addEventListener("change", () => open(Number(select.value)));
 
   // Keys: letters and signs zoom and move, arrows go from item to item.
@@ -341,6 +342,7 @@ const startTimeline = () => {
     view.ask();
   });
   return () => {
+    for (const other of jsonOf("timeline-others") || []) list(other, model.stretches.push(other) - 1);
     document.querySelectorAll("a[data-stretch]").forEach(wire);
     if (location.hash) goTo();
   };
