@@ -128,3 +128,14 @@ def test_a_saving_that_may_be_the_profilers_own_is_told_so(unpacked: Callable[[s
             r"perhaps only \d+(\.\d+)? us per step without the profiler, which slows each call", told, re.I
         )
         assert "perhaps only" not in gpuledger("report", sure, form).stdout.lower()
+
+
+def test_info_lists_processes_without_gpu_work_in_one_row_where_they_are_many(tmp_path: Path) -> None:
+    """A recording of a whole system had 133 of them, and its inventory began with three screens of zeros."""
+    elsewhere = [call(50, 60 + at, correlationId=9 + at, globalTid=TID + ((at + 1) << 24)) for at in range(12)]
+    path = minimal(tmp_path / "system.sqlite", KERNEL=[kernel(100, 200)], RUNTIME=[call(10, 20), *elsewhere])
+    shown = gpuledger("info", path).stdout
+    assert re.search(r"12 others +12 +12 +0 +0\n", shown), shown
+    assert len(json.loads(gpuledger("info", path, "--format=json").stdout)["processes"]) == 13
+    few = minimal(tmp_path / "few.sqlite", KERNEL=[kernel(100, 200)], RUNTIME=[call(10, 20), *elsewhere[:8]])
+    assert "others" not in gpuledger("info", few).stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from gpuledger.analyse.inventory import ON_GPU, Contents, GpuUse
 from gpuledger.messages import Message, joined, say
@@ -17,6 +18,8 @@ from gpuledger.trace.model import CORRECTED, Decoding, NotMeasured, Origin, Seve
 from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
+_MOST_IDLE: Final = 8
+
 
 def info_document(
     path: str, trace: Trace, found: Contents, kept: KeptOfProfile | None = None, *, verbose: bool
@@ -24,7 +27,7 @@ def info_document(
     """The inventory; `path` is the profile as the user named it, `kept` what the cache has of it."""
     name = Path(path).name
     in_text: list[doc.Block] = [
-        *(_untitled(sheet) for sheet in (_gpu_sheet(found), _process_sheet(found)) if sheet.rows),
+        *(_untitled(sheet) for sheet in (_gpu_sheet(found), _process_sheet(found, folds=True)) if sheet.rows),
         doc.Definitions(
             say("Recorded"),
             tuple((_counted(found, table), Table(table).schema.row) for table, rows in found.rows if rows),
@@ -222,7 +225,17 @@ def _gpu_sheet(found: Contents) -> Sheet:
     return Sheet.of("gpus", say("GPUs"), columns, found.gpus)
 
 
-def _process_sheet(found: Contents) -> Sheet:
+def _process_sheet(found: Contents, *, folds: bool = False) -> Sheet:
+    """A row for each process; folded, those without GPU work are one where they are many, as of a whole system."""
+    others = [use for use in found.processes if not use.gpu_work]
+    folded = others if folds and len(others) > _MOST_IDLE else []
+    rest = {
+        "name": say("{count} others", count=count_text(len(folded))),
+        "threads": sum(use.threads for use in folded),
+        "calls": sum(use.calls for use in folded),
+        "ranges": sum(use.ranges for use in folded),
+        "gpu_work": 0,
+    }
     columns = (
         Column("pid", "PID", Unit.ID, lambda use: os_pid(use.process.pid)),
         Column("name", say("Process"), Unit.TEXT, "process.name"),
@@ -231,7 +244,8 @@ def _process_sheet(found: Contents) -> Sheet:
         Column("ranges", say("Ranges"), Unit.COUNT),
         Column("gpu_work", say("GPU work"), Unit.COUNT),
     )
-    return Sheet.of("processes", say("Processes"), columns, found.processes)
+    shown = [use for use in found.processes if use.gpu_work or not folded]
+    return Sheet.of("processes", say("Processes"), columns, shown, [rest] if folded else [])
 
 
 def _table_sheet(found: Contents) -> Sheet:
