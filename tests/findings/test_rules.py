@@ -135,6 +135,7 @@ def test_a_profile_without_gpu_work_is_refused_with_the_page_to_read(tmp_path: P
     empty = minimal(tmp_path / "a.sqlite", NVTX=[push(0, 5, "step")])
     with pytest.raises(NothingRecorded) as refused:
         build_report(open_trace(empty))
+    assert refused.value.hint.startswith("`gpuledger stats --report=nvtx_sum` has the host's time in the ranges; ")
     assert "gpuledger explain CAPTURE-EMPTY" in refused.value.hint
 
 

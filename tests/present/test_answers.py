@@ -16,6 +16,7 @@ from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.units import share_text, time_text
 from support.command import gpuledger
 from support.nsys_exports import TID, call, insert, kernel, minimal
+from support.thorough import some
 from support.torch_traces import CAPTURES
 
 pytestmark = pytest.mark.usefixtures("profiles_read_once")
@@ -53,7 +54,7 @@ def test_what_is_said_of_gaps_is_what_the_table_has(unpacked: Callable[[str], Pa
     assert "`gpuledger explain HOST-LOAD`" in gpuledger("gaps", profile).stdout.split("\n\n")[1]
 
 
-@pytest.mark.parametrize("profile", ["work", "graph_warm"])
+@pytest.mark.parametrize("profile", some(["work", "graph_warm"], 2))
 @pytest.mark.parametrize(
     "verb", [*VERBS, "phases", "critical", "whatif", "whatif --host=2 --launch-cost=2us", "report"]
 )

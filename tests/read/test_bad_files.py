@@ -14,6 +14,7 @@ import pytest
 from hostile.databases import another_database, no_tables
 from support.command import Ran, gpuledger
 from support.nsys_exports import call, kernel, minimal, push
+from support.rocm_files import rocprof_csv
 
 
 def refused(ran: Ran) -> str:
@@ -163,6 +164,15 @@ def test_an_export_without_the_asked_table(report: str, sought: str, tmp_path: P
     assert sought in ran.stderr
     assert "rows: NVTX_EVENTS (1), OSRT_API (1)" in ran.stderr
     assert "hint: " in ran.stderr
+
+
+def test_a_table_that_amds_profiler_did_not_record_is_not_asked_of_nvidias(tmp_path: Path) -> None:
+    path = rocprof_csv(tmp_path / "run.csv")
+    (tmp_path / "run_marker_api_trace.csv").unlink()
+    ran = gpuledger("stats", path, "--report=nvtx_sum")
+    assert refused(ran) == "run_kernel_trace.csv: nothing for nvtx_sum: no ranges were recorded"
+    assert "rocprofv3 of unknown version; rows: " in ran.stderr
+    assert "nsys" not in ran.stderr
 
 
 def test_what_can_be_answered_is_and_the_rest_is_named(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ def nothing_recorded(trace: Trace, name: str, reason: str) -> NothingRecorded:
     if (said := _by_the_recording(trace)) is not None:
         found = f"{found}; {said}"
     hint = "`gpuledger info` says what there is, `gpuledger explain CAPTURE-EMPTY` what it may be"
-    ranges = trace.tables.get(Table.RANGES) if origin.tool.startswith("torch") else None
-    names = [] if ranges is None else trace.strings.distinct(ranges.codes("name"))
+    ranges, is_torch = trace.tables.get(Table.RANGES), origin.tool.startswith("torch")
+    names = trace.strings.distinct(ranges.codes("name")) if ranges is not None and is_torch else []
     operators = [trace.strings.text(code) or "" for code in names]
     on_cpu, on_gpu = (next(filter(where.search, operators), "") for where in (_ON_CPU, _ON_GPU))
     if on_gpu:
@@ -37,6 +37,8 @@ def nothing_recorded(trace: Trace, name: str, reason: str) -> NothingRecorded:
     elif on_cpu:
         reason = f"{reason}, and {on_cpu} runs on the CPU alone"
         hint = f"put the model and its inputs on the GPU: `.to('cuda')`; {hint}"
+    elif ranges is not None and len(ranges) and not is_torch:
+        hint = f"`gpuledger stats --report=nvtx_sum` has the host's time in the ranges; {hint}"
     return NothingRecorded(f"{name}: {reason}", found=found, hint=hint)
 
 

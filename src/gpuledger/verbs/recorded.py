@@ -82,11 +82,17 @@ def named_reports(names: Sequence[str]) -> tuple[NvidiaReport[Any], ...]:
 def _nothing(profile: str, trace: Trace, tables: Sequence[NamedSheet]) -> NothingRecorded:
     reasons = list(dict.fromkeys(sheet.reason for _, sheet in tables if isinstance(sheet, NotMeasured)))
     origin = trace.origin
-    version = f"nsys {origin.tool_version or 'of unknown version'}, export schema {origin.schema_version or 'unknown'}"
+    version, hint = (
+        f"{origin.tool} {origin.tool_version or 'of unknown version'}",
+        "`gpuledger info` says what was recorded",
+    )
+    if origin.tool == "nsys":
+        version = f"{version}, export schema {origin.schema_version or 'unknown'}"
+        hint = f"{hint}; record again with `nsys profile --trace=cuda,nvtx`"
     held = [f"{name} ({count:,})" for name, count in origin.source_rows if count]
     asked = tables[0][0] if len(tables) == 1 else "any of the tables asked for"
     return NothingRecorded(
         f"{profile}: nothing for {asked}: {reasons[0]}",
         found="\n".join([*reasons[1:], f"{version}; rows: {', '.join(held) or 'none at all'}"]),
-        hint="`gpuledger info` says what was recorded; record again with `nsys profile --trace=cuda,nvtx`",
+        hint=hint,
     )
