@@ -7,9 +7,9 @@
 first ones: at which the README first said it, which may be later than they were measured), the code that it is about,
 and after how many days it is stale once that code has changed. A figure of speed also holds what `make bench-quick`
 found on the same day: processor time and time on the clock of small tasks over those of a fixed piece of work, which no
-machine's mood changes much; code that only waits is slower on the clock alone. Fails where a figure was edited in one
-place only, is stale, or is of code that takes half as long again by now, and says which; measure again, and store
-value, commit, day and ratios.
+machine's mood changes much (its kind does: a torch trace takes 1.17 to 1.9 x, of which the middle is stored); code that
+only waits is slower on the clock alone. Fails where a figure was edited in one place only, is stale, or is of code that
+takes half as long again by now, and says which; measure again, and store value, commit, day and ratios.
 """
 
 from __future__ import annotations
