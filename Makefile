@@ -35,7 +35,7 @@ demo: $(VENV)/installed $(DEMO)
 	@echo
 	@echo "That was $(BIN)/gpuledger report $(DEMO) --brief: a loop over experts on an H200, recorded by Nsight Systems."
 	@echo "Without --brief it shows where the time went; $(BIN)/gpuledger --help has the other verbs by question."
-	@echo "The page to look at, with timeline and flame graph: file://$(CURDIR)/$(DEMO:.sqlite=.html)"
+	@$(BIN)/python -c 'import pathlib, sys; print("The page to look at, with timeline and flame graph:", pathlib.Path(sys.argv[1]).absolute().as_uri())' $(DEMO:.sqlite=.html)
 
 test: $(VENV)/installed-dev
 	$(MAKE) --no-print-directory --jobs=3 --output-sync=line lint types suite

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -140,3 +141,10 @@ def test_info_lists_processes_without_gpu_work_in_one_row_where_they_are_many(tm
     assert len(json.loads(gpuledger("info", path, "--format=json").stdout)["processes"]) == 13
     few = minimal(tmp_path / "few.sqlite", KERNEL=[kernel(100, 200)], RUNTIME=[call(10, 20), *elsewhere[:8]])
     assert "others" not in gpuledger("info", few).stdout
+
+
+def test_a_command_to_go_on_with_can_be_pasted_whatever_the_profile_is_called(tmp_path: Path) -> None:
+    path = minimal(tmp_path / "my run.sqlite", KERNEL=[kernel(100, 200)], RUNTIME=[call(10, 20)])
+    assert f"gpuledger stats '{path}'\n" in gpuledger("info", path, COLUMNS="500").stdout
+    one = minimal(tmp_path / "it's one.sqlite", KERNEL=[kernel(100, 10_000_100)], RUNTIME=[call(10, 20)])
+    assert shlex.split(gpuledger("report", one, COLUMNS="500").stdout.splitlines()[-1])[-1] == one.name

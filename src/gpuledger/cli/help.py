@@ -74,9 +74,9 @@ def meant_by(word: str) -> str:
     answering = [command.split()[1] for _, command in matching(word) if command.startswith("gpuledger ")]
     if answering and not spelled:
         near = " or ".join(list(dict.fromkeys(answering))[:_MOST_MEANT])
-        return f" Did you mean {near}? `gpuledger help {word}` says which question each answers."
+        return f"Did you mean {near}? `gpuledger help {word}` says which question each answers."
     near = "".join(spelled or difflib.get_close_matches(word, VERBS, n=1))
-    return f" Did you mean {near}?" if near else f" There are: {', '.join(VERBS)}."
+    return f"Did you mean {near}?" if near else f"There are: {', '.join(VERBS)}."
 
 
 def _chinese_words(text: str) -> list[str]:

@@ -92,7 +92,7 @@ class Verbs(click.Group):
             if os.access(args[0].partition("::")[0], os.F_OK) or "." in args[0] or os.sep in args[0]:
                 return super().resolve_command(ctx, ["report", *args])
             meant = load("gpuledger.cli.help").meant_by(args[0])
-            raise click.UsageError(f"no verb {args[0]!r}.{meant}", ctx)
+            raise click.UsageError(f"no verb {args[0]!r}. {meant}", ctx)
         if not sys.stderr.isatty():
             return super().resolve_command(ctx, args)
         with progress(quiet=any(asked in args for asked in ("-q", "--quiet"))) as line:

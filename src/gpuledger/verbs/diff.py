@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shlex
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -174,7 +175,8 @@ def pair_of_timings(given: str | Path, limits: Limits) -> tuple[RunSide, RunSide
 def _only(timed: tuple[TimedOperation, ...], name: str) -> TimedOperation:
     if len(timed) > 1:
         raise UnreadableProfile(
-            f"{name}: holds two operations that were timed in turns", hint=f"`gpuledger diff {name}` compares the two"
+            f"{name}: holds two operations that were timed in turns",
+            hint=f"`gpuledger diff {shlex.quote(name)}` compares the two",
         )
     return timed[0]
 

@@ -82,10 +82,8 @@ def named_reports(names: Sequence[str]) -> tuple[NvidiaReport[Any], ...]:
 def _nothing(profile: str, trace: Trace, tables: Sequence[NamedSheet]) -> NothingRecorded:
     reasons = list(dict.fromkeys(sheet.reason for _, sheet in tables if isinstance(sheet, NotMeasured)))
     origin = trace.origin
-    version, hint = (
-        f"{origin.tool} {origin.tool_version or 'of unknown version'}",
-        "`gpuledger info` says what was recorded",
-    )
+    version = f"{origin.tool} {origin.tool_version or 'of unknown version'}"
+    hint = "`gpuledger info` says what was recorded"
     if origin.tool == "nsys":
         version = f"{version}, export schema {origin.schema_version or 'unknown'}"
         hint = f"{hint}; record again with `nsys profile --trace=cuda,nvtx`"

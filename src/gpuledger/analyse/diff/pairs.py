@@ -17,6 +17,7 @@ Ranges are paired by name, then by name without numbers, then the ones left over
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -226,7 +227,7 @@ def check_kinds(before: RunSide, after: RunSide) -> None:
         table, profile = (before, after) if before.whole == KERNEL_TIME else (after, before)
         raise GpuledgerError(
             f"{table.name} holds tables of `nsys stats`, which have no steps; {profile.name} is a profile",
-            hint=f"make the tables of both: `gpuledger stats {profile.name} --format=csv`",
+            hint=f"make the tables of both: `gpuledger stats {shlex.quote(profile.name)} --format=csv`",
         )
 
 

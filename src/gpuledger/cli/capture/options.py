@@ -292,4 +292,6 @@ def _report(profiles: Sequence[Path]) -> None:
     beside = snapshot if snapshot != profiles[0] and snapshot.is_file() else None
     click.get_current_context().invoke(report, profile=profiles[0], memory=beside, limits=DEFAULT_LIMITS)
     if len(profiles) > 1:
-        tell(f"this was {profiles[0].name}; all ranks: `gpuledger fleet {profiles[0].parent}`")
+        from gpuledger.present.safe_text import shell_word
+
+        tell(f"this was {profiles[0].name}; all ranks: `gpuledger fleet {shell_word(str(profiles[0].parent))}`")

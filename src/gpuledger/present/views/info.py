@@ -10,7 +10,7 @@ from typing import Final
 from gpuledger.analyse.inventory import ON_GPU, Contents, GpuUse
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
-from gpuledger.present.safe_text import visible
+from gpuledger.present.safe_text import shell_word, visible
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import severity_term
 from gpuledger.system.kept_files import KeptOfProfile
@@ -19,6 +19,7 @@ from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 _MOST_IDLE: Final = 8
+"""More processes without GPU work are one row."""
 
 
 def info_document(
@@ -55,7 +56,8 @@ def info_document(
                 say("Health"), tuple((severity_term(note.severity).words, note.sentence) for note in trace.health)
             ),
             doc.Only(
-                doc.Medium.TEXT, (*private, doc.Remarks((say("next: {command}", command=f"gpuledger stats {path}"),)))
+                doc.Medium.TEXT,
+                (*private, doc.Remarks((say("next: {command}", command=f"gpuledger stats {shell_word(path)}"),))),
             ),
         ),
         data=doc.json_by("inventory.info_json", name, trace, found, kept, verbose=verbose),

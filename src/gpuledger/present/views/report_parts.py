@@ -23,6 +23,7 @@ from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow, Paragraph
 from gpuledger.present.palette import line_tone
+from gpuledger.present.safe_text import shell_word
 from gpuledger.present.views.light import light_sentence, parts_sentence, step_sentence
 from gpuledger.records import replace
 from gpuledger.trace.keys import distinct
@@ -372,5 +373,5 @@ def closing(report: ReportAnswer) -> list[Message]:
 def next_command(run: ProfiledRun) -> list[Message]:
     """What to run next: of a program that is a few kernels, what Nsight Compute should look at, on GPUs it knows."""
     if main_kernels(run.main_device, run.findings) and not is_amd(run.trace):
-        return [say("next: {command}", command=f"gpuledger ncu-plan {run.name}")]
+        return [say("next: {command}", command=f"gpuledger ncu-plan {shell_word(run.name)}")]
     return [say("next: {command}", command=run.findings[0].next)] if run.findings else []

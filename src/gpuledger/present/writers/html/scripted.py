@@ -161,32 +161,27 @@ def timeline_json(block: TimelineBlock, tell: Tell, letters: int) -> tuple[str, 
     """The first stretch with all names, and the other stretches, which the page ends with so that the first is there.
 
     `scripts/timeline_model.js` reads them. Whole names have at most so many letters.
-
     With many letters in all names, events whose names come later have none: a program may name every item anew.
     """
     writer = _TimelineWriter(block.report, block.finder, tell, letters)
     first, *others = [writer.stretch(stretch) for stretch in block.stretches]
     if block.fixed is not None:
         first["fixed"] = writer.fixed(block.stretches[0], block.fixed)
-    return (
-        _json(
-            {
-                "rows": writer.rows.entries,
-                "names": writer.names.entries,
-                "waiting": writer.kinds.number(WAITING_CALL, tell(WAITING_CALL)),
-                "blocking": writer.kinds.number(HOST_CALL, tell(HOST_CALL)),
-                "bins": COVER_BINS,
-                "kinds": writer.kinds.entries,
-                "triggers": [[tell(trigger.label), f"idle-{trigger}"] for trigger in TRIGGERS],
-                "causes": [[tell(cause.label), f"idle-{cause}"] for cause in CAUSES],
-                "causes_of_gap": _MOST_CAUSES,
-                "series": [[tell(name), tone] for name, tone, _ in _SERIES],
-                "words": {key: tell(words) for key, words in _TIMELINE_WORDS.items()},
-                "stretches": [first],
-            }
-        ),
-        _json(others) if others else "",
-    )
+    model = {
+        "rows": writer.rows.entries,
+        "names": writer.names.entries,
+        "waiting": writer.kinds.number(WAITING_CALL, tell(WAITING_CALL)),
+        "blocking": writer.kinds.number(HOST_CALL, tell(HOST_CALL)),
+        "bins": COVER_BINS,
+        "kinds": writer.kinds.entries,
+        "triggers": [[tell(trigger.label), f"idle-{trigger}"] for trigger in TRIGGERS],
+        "causes": [[tell(cause.label), f"idle-{cause}"] for cause in CAUSES],
+        "causes_of_gap": _MOST_CAUSES,
+        "series": [[tell(name), tone] for name, tone, _ in _SERIES],
+        "words": {key: tell(words) for key, words in _TIMELINE_WORDS.items()},
+        "stretches": [first],
+    }
+    return _json(model), _json(others) if others else ""
 
 
 def flame_json(block: FlameBlock, tell: Tell, letters: int) -> str:
