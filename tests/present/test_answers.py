@@ -144,7 +144,7 @@ def test_info_lists_processes_without_gpu_work_in_one_row_where_they_are_many(tm
 
 
 def test_a_command_to_go_on_with_can_be_pasted_whatever_the_profile_is_called(tmp_path: Path) -> None:
-    path = minimal(tmp_path / "my run.sqlite", KERNEL=[kernel(100, 200)], RUNTIME=[call(10, 20)])
-    assert f"gpuledger stats '{path}'\n" in gpuledger("info", path, COLUMNS="500").stdout
+    minimal(tmp_path / "my run.sqlite", KERNEL=[kernel(100, 200)], RUNTIME=[call(10, 20)])
+    assert gpuledger("info", "my run.sqlite", cwd=tmp_path).stdout.endswith("next: gpuledger stats 'my run.sqlite'\n")
     one = minimal(tmp_path / "it's one.sqlite", KERNEL=[kernel(100, 10_000_100)], RUNTIME=[call(10, 20)])
     assert shlex.split(gpuledger("report", one, COLUMNS="500").stdout.splitlines()[-1])[-1] == one.name
