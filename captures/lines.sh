@@ -5,14 +5,13 @@
 # lines; exports.tar.N with an export per window; traces.tar.N with a trace per window. Nothing else runs while costs are timed.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
-injected="$root/src/gpuledger/capture/injected"
 libraries="$root/src:$root:$root/packages/workloads/src${PYTHONPATH:+:$PYTHONPATH}"
 out=$(realpath -m "$1")
 device=${LINES_DEVICE:-cuda}
 work=$(mktemp -d)
 profiler=--cuda-profiler
 [ "$device" = cuda ] || profiler=
-mkdir -p "$out" "$work/lines" "$work/exports" "$work/traces" "$work/samples" "$work/cost" "$work/python"
+mkdir -p "$out" "$work/lines" "$work/exports" "$work/traces"
 cd "$work"
 export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false PYTHONPATH="$libraries" TORCHDYNAMO_VERBOSE=0 TORCHINDUCTOR_FORCE_DISABLE_CACHES=1
 
@@ -27,16 +26,17 @@ part() { # NAME SECONDS COMMAND...
 nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv,noheader
 python3 -m lab.programs.paired.lines > lines/planted.txt
 python3 -c 'import sys, torch; print(sys.version, torch.__version__)'
-sampled=(env "PYTHONPATH=$injected:$libraries")
+watched=(python3 -m lab.programs.watched)
 
 cuda=(nsys profile --force-overwrite=true --sample=none --cpuctxsw=none --trace=cuda,nvtx,osrt --cuda-graph-trace=node
   --capture-range=cudaProfilerApi --capture-range-end=stop)
 
-part nsys 130 "${sampled[@]}" "GPULEDGER_SAMPLES=$work/samples" "${cuda[@]}" --output=nsys \
+part nsys 130 "${watched[@]}" lines/all "${cuda[@]}" --output=nsys \
   python3 -m lab.programs.pairs lines --variant=bad --rounds=1 --steps=30 --least-seconds=1.2 --seconds=90 --device="$device" $profiler --output=lines/nsys.jsonl
 # without the host's name and where libraries lie
-cat samples/* | sed -E '/^H /s/"host": "[^"]*"/"host": "host"/; /^F /s#"/[^"]*/((site|dist)-packages|lib/python[0-9.]+)/#"/\1/#' |
+gzip -dc lines/all.samples.gz | sed -E '/^H /s/"host": "[^"]*"/"host": "host"/; /^F /s#"/[^"]*/((site|dist)-packages|lib/python[0-9.]+)/#"/\1/#' |
   gzip -6 > lines/nsys.samples.gz
+rm lines/all.samples.gz
 (
   [ -s nsys.nsys-rep ] || exit
   nsys export --type=sqlite --force-overwrite=true --output=nsys.sqlite nsys.nsys-rep > lines/export.log 2>&1
@@ -56,12 +56,12 @@ find traces -size +20M -delete
 tar cf - traces | split -b 15000000 -d -a 1 - "$out/traces.tar."
 tar czf "$out/lines.tar.gz" lines # so far, should time run out
 
-part python 40 "${sampled[@]}" "GPULEDGER_SAMPLES=$work/python" python3 -m lab.programs.sampler_cost python --rounds=25 --output=lines/python.jsonl
+part python 40 "${watched[@]}" python python3 -m lab.programs.sampler_cost python --rounds=25 --output=lines/python.jsonl
 # not of programs that have as many steps as they have things to compile, nor of workers, which are started once
 costs=(python3 -m lab.programs.sampler_cost lines --device="$device" --fixed=item_deep,to_list,launch_loop
   --not=recompile_kernels,recompile_shape,recompile_constant,recompile_dtype,loader_workers)
 part plain 60 "${costs[@]}" --rounds=4 --seconds=50 --output=lines/cost.plain.jsonl
-part cost 170 "${sampled[@]}" "GPULEDGER_SAMPLES=$work/cost" "${cuda[@]}" --output=cost \
+part cost 170 "${watched[@]}" cost "${cuda[@]}" --output=cost \
   "${costs[@]}" --seconds=150 $profiler --output=lines/cost.nsys.jsonl
 tar czf "$out/lines.tar.gz" lines
 cat lines/python.log

@@ -1,16 +1,16 @@
 """What sampling Python's stacks costs: `python -m lab.programs.sampler_cost GROUP...`, a JSON line per program out.
 
-Where the sampler is in the process, as `gpuledger capture` puts it there, windows with it and with it paused take
-turns, many and short, so that a drift of the machine hits both alike; where it is not, all windows are plain. A window
-has so many steps that it takes long enough to be timed, and all are of one program, built once. `python` instead of a
-group is a loop in Python alone, which is also timed with one of the sampler's two means: asking for the lock as rarely
-as Python does, and a short interval that nobody makes use of.
+Under `lab.programs.watched`, windows with the sampler and with its process stopped take turns, many and short, so that
+a drift of the machine hits both alike; else all windows are plain. A window has so many steps that it takes long enough
+to be timed, and all are of one program, built once. `python` instead of a group is a loop in Python alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import statistics
 import sys
 import time
@@ -25,43 +25,28 @@ WINDOW_NS = 100_000_000
 LOOP = 3_000_000
 
 
-def states(sampler: Any) -> dict[str, Callable[[], None]]:
-    """What the process may be put into; `plain` alone without a sampler."""
+def states(sampler: int | None) -> dict[str, Callable[[], None]]:
+    """What the sampler may be put into; `plain` alone without one."""
     if sampler is None:
         return {"plain": lambda: None}
-
-    def enter(*, is_on: bool) -> None:
-        sampler.pause()
-        sampler.is_over = not is_on  # of processes that are forked then too
-        if is_on:
-            sampler.go_on()
-
-    return {"on": partial(enter, is_on=True), "off": partial(enter, is_on=False)}
+    return {"on": partial(os.kill, sampler, signal.SIGCONT), "off": partial(os.kill, sampler, signal.SIGSTOP)}
 
 
-def python_times(sampler: Any, rounds: int) -> Times:
-    """A loop in Python, with all of the sampler, with a part of it, and without."""
-    module: Any = import_module("gpuledger_sampler")
-    soon_s, usual_s = module.SOON_S, sys.getswitchinterval()
-    times: Times = {state: [] for state in ("off", "on", "seldom", "interval")}
-    for _ in range(rounds):
-        for state, taken in times.items():
-            sampler.pause()
-            module.SOON_S = 1.0 if state == "seldom" else soon_s
-            sys.setswitchinterval(soon_s if state == "interval" else usual_s)
-            if state in ("on", "seldom"):
-                sampler.go_on()
-                time.sleep(0.05)
+def python_times(sampler: int, rounds: int) -> Times:
+    """A loop in Python, with the sampler and without."""
+    turns = states(sampler)
+    times: Times = {state: [] for state in turns}
+    for turn in range(rounds):
+        for state in sorted(turns, reverse=turn % 2 == 1):
+            turns[state]()
             began = time.perf_counter_ns()
             sum(value & 1 for value in range(LOOP))
-            taken.append(time.perf_counter_ns() - began)
-    sampler.pause()
-    module.SOON_S = soon_s
-    sys.setswitchinterval(usual_s)
+            times[state].append(time.perf_counter_ns() - began)
+    turns["on"]()
     return times
 
 
-def program_times(options: argparse.Namespace, sampler: Any) -> Iterator[dict[str, Any]]:
+def program_times(options: argparse.Namespace, sampler: int | None) -> Iterator[dict[str, Any]]:
     """The step of each program, in each window."""
     torch, pairs = import_module("torch"), import_module("lab.programs.pairs")
     torch.set_grad_enabled(False)
@@ -83,6 +68,7 @@ def program_times(options: argparse.Namespace, sampler: Any) -> Iterator[dict[st
                 for state in sorted(turns, reverse=turn % 2 == 1):  # none is always the first
                     turns[state]()
                     times[state].append(pairs.measured(step, program.name, device, steps)["step_ns"])
+            next(iter(turns.values()))()
             del step
             pairs.released(device)
             yield {"program": program.name, "variant": variant, "steps": steps, "times": times}
@@ -103,10 +89,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9, help="start no program after so many")
     parser.add_argument("--output", type=Path, default=Path("sampler_cost.jsonl"))
     options = parser.parse_args()
-    sampler: Any = getattr(sys.modules.get("gpuledger_sampler"), "_sampler", None)
+    sampler = int(os.environ["SAMPLER_PID"]) if "SAMPLER_PID" in os.environ else None
     if options.groups == ["python"]:
         if sampler is None:
-            sys.exit("no sampler is in this process")
+            sys.exit("no sampler: run it under lab.programs.watched")
         rows: Any = [{"program": "python", "variant": "loop", "times": python_times(sampler, options.rounds)}]
     else:
         rows = program_times(options, sampler)

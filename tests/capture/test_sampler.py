@@ -1,174 +1,250 @@
-"""The sampler inside a program: lines of all threads and forked children, two times per look, nothing of it broken."""
+"""Sampling a program from outside: its stacks as it sees them, every process that it starts, and nothing changed."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
+import time
+import tokenize
 from collections import Counter
 from pathlib import Path
+from types import CodeType
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuledger.capture import python_samples
 from gpuledger.capture.output_files import CapturePlace, samples_of
+from gpuledger.capture.python_samples import StackSampler
+from gpuledger.capture.python_stacks import NoPython, PythonProcess, Unreadable, _lines
+from gpuledger.system.interruption import Interruption
+from gpuledger.system.processes import MARK, AttendedRun, ProcessTree, run_attended
 
-PROGRAM = """
-import ctypes, os, threading, time, warnings
-warnings.simplefilter("error")
-
-def hold():
-    ctypes.PyDLL(None).usleep(150_000)
-
-def wait():
-    time.sleep(0.35)  # it would take the lock when hold ends
-
-def spin(seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        pass
-
-other = threading.Thread(target=wait, name="other")
-other.start()
-spin(0.08)
-hold()
-other.join()
-child = os.fork()
-if child == 0:
-    spin(0.08)
-    os._exit(3)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
-"""
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 class Section:
-    """What one process wrote."""
+    """What was seen of one process."""
 
     def __init__(self, text: str) -> None:
-        self.frames: list[str] = []
-        self.stacks: list[list[int]] = []
-        self.names: dict[str, str] = {}
-        self.seen: Counter[tuple[str, str]] = Counter()
-        self.late_ns: dict[str, int] = {}
+        frames: list[str] = []
+        self.stacks: list[list[str]] = []
+        self.seen: Counter[tuple[bool, str]] = Counter()
         for line in text.splitlines():
             kind, _, rest = line.partition(" ")
             if kind == "H":
                 self.header = json.loads(rest)
             elif kind == "F":
                 number, _, function, file = json.loads(rest)
-                self.frames.append(f"{function}:{number}" if file.endswith("program.py") else function)
+                frames.append(f"{function}:{number}" if file.endswith("program.py") else function)
             elif kind == "S":
-                self.stacks.append([int(frame) for frame in rest.split()])
-            elif kind == "T":
-                self.names[rest.split(" ", 1)[0]] = json.loads(rest.split(" ", 1)[1])
+                self.stacks.append([frames[int(frame)] for frame in rest.split()])
             elif kind == "s":
-                self._look(rest.split())
-
-    def _look(self, words: list[str]) -> None:
-        for word in words[3:]:
-            thread, stack = word.split(":")
-            for frame in self.stacks[int(stack)]:
-                # one that is only starting is not in Python's list yet, and has -1
-                self.seen[self.names.get(thread, "-1"), self.frames[frame]] += 1
-            self.late_ns[self.frames[self.stacks[int(stack)][0]]] = int(words[2])
+                _, thread, stack = map(int, rest.split())
+                self.seen.update((thread == self.header["pid"], frame) for frame in self.stacks[stack])
 
 
-@pytest.fixture(scope="module")
-def sections(tmp_path_factory: pytest.TempPathFactory) -> list[Section]:
-    folder = tmp_path_factory.mktemp("sampled")
-    (folder / "program.py").write_text(PROGRAM)
-    place = CapturePlace(folder, "run", ".json.gz")
-    environment = os.environ | python_samples.prepare_sampling(place)
-    done = subprocess.run([sys.executable, "program.py"], cwd=folder, env=environment, capture_output=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    gathered = python_samples.gather_samples(place)
-    assert gathered == folder / "run.samples.gz" == samples_of(folder / "run.json.gz")[0]
-    assert not python_samples.samples_folder(place).exists()
-    assert gathered.stat().st_mode & 0o777 == 0o600
-    parts = gzip.decompress(gathered.read_bytes()).decode().split("H {")[1:]
-    return [Section(f"H {{{part}") for part in parts]
+def sampled(folder: Path, *argv: str, program: str | None = None) -> tuple[AttendedRun, list[Section]]:
+    """A program as `capture` runs it."""
+    if program is not None:
+        (folder / "program.py").write_text(program, encoding="utf-8")
+        argv = (*argv, str(folder / "program.py"))
+    with StackSampler(CapturePlace(folder, "run", ".json.gz")) as sampler, Interruption() as interruption:
+        ended = run_attended(argv, interruption, on_start=sampler.watch)
+    file, leftover = samples_of(folder / "run.json.gz")[0], list(folder.glob(".*"))
+    assert (file.exists(), leftover) == (sampler.why_nothing is None, [])
+    parts = gzip.decompress(file.read_bytes()).decode().split("H {")[1:] if file.exists() else []
+    return ended, [Section(f"H {{{part}") for part in parts]
 
 
-def test_lines_of_all_threads_are_seen(sections: list[Section]) -> None:
-    parent = next(section for section in sections if ("other", "wait:9") in section.seen)
-    assert parent.seen["MainThread", "spin:13"] + parent.seen["MainThread", "spin:14"] >= 1
-    assert parent.seen["MainThread", "<module>:18"] >= 1
-    assert parent.header["python"].startswith("3.")
+PROGRAM = """
+import ctypes, os, threading, time
 
+def hold():
+    ctypes.PyDLL(None).usleep(200_000)
 
-def test_a_call_that_keeps_the_lock_is_seen_when_it_ends_and_was_due_before(sections: list[Section]) -> None:
-    parent = next(section for section in sections if ("other", "wait:9") in section.seen)
-    assert parent.late_ns["hold:6"] > 50_000_000
+def wait():
+    time.sleep(0.5)
 
-
-def test_a_forked_child_that_leaves_at_once_has_its_own_file(sections: list[Section]) -> None:
-    first, second = sorted(sections, key=lambda section: ("MainThread", "<module>:23") in section.seen)
-    assert second.header["parent"] == first.header["pid"]
-    assert second.seen["MainThread", "<module>:23"] >= 1
-
-
-ALONE = """
-import hashlib, sys, threading, time
-data = bytes(100_000)
-
-def compute():
-    return [value % 255 for value in range(30_000)]
-
-def steps(seconds):
+def spin(seconds):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        compute()
-        hashlib.md5(data)  # gives up the lock
+        pass
 
-threading.Thread(target=lambda: [time.sleep(0.002) for _ in range(1000)], daemon=True).start()  # wants no lock
-steps(0.3)
-asked = sys.getswitchinterval()
-threading.Thread(target=steps, args=(0.2,)).start()
-steps(0.2)
-print(asked < 0.001, sys.getswitchinterval())
+other = threading.Thread(target=wait)
+other.start()
+spin(0.2)
+hold()
+other.join()
+child = os.fork()
+if child == 0:
+    spin(0.2)
+    os._exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+os.execl("/bin/sh", "sh", "-c", f"{os.sys.executable} -c 'import time; time.sleep(0.3)'")
 """
 
 
-def test_one_thread_alone_is_asked_for_the_lock_at_once_and_two_share_it_as_before(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(ALONE)
+def test_threads_calls_that_keep_the_lock_children_and_new_programs_are_seen(tmp_path: Path) -> None:
+    ended, sections = sampled(tmp_path, sys.executable, program=PROGRAM)
+    assert (ended.exit_code, ended.said, ended.orphans) == (0, "", False)
+    parent = next(section for section in sections if section.seen[True, "hold:5"])
+    assert parent.seen[False, "wait:8"] > 10
+    assert parent.seen[True, "spin:12"] + parent.seen[True, "spin:13"] > 5
+    assert parent.seen[True, "hold:5"] > 10  # no look has to wait for the lock
+    child = next(section for section in sections if section.seen[True, "<module>:22"])
+    assert child.header["pid"] != parent.header["pid"]
+    assert any(section.seen[True, "<module>"] > 10 for section in sections)  # of `-c`, two programs later
+    file = tmp_path / "run.samples.gz"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+KNOWS_ITSELF = """
+import asyncio, json, sys, threading, time, traceback
+
+lock = threading.Lock()
+
+def say(depth):
+    lines = [(frame.lineno, frame.name) for frame in traceback.extract_stack()][::-1]
+    lines[0] = (11, "say")
+    with lock:
+        sys.stdout.write(json.dumps(lines) + "\\n"), sys.stdout.flush()
+    time.sleep(0.5)
+
+def deep(number, then):
+    return deep(number - 1, then) if number else then(0)
+
+def stepping():
+    yield 1
+    say(0)
+    yield 2
+
+async def inside():
+    say(0)
+
+class Größe:
+    def __call__(self, number):
+        return sum(step for step in stepping())
+
+    def __lt__(self, other):
+        say(0)
+        return True
+
+threads = [
+    threading.Thread(target=deep, args=(250, say)),
+    threading.Thread(target=deep, args=(3, Größe())),
+    threading.Thread(target=asyncio.run, args=(inside(),)),
+    threading.Thread(target=sorted, args=([Größe(), Größe()],)),
+    threading.Thread(target=lambda: max((1, 2), key=lambda value: say(0) or value)),
+    threading.Thread(target=lambda: exec("def made(then):\\n\\n\\n  then(\\n 0)\\nmade(say)", {"say": say})),
+]
+for thread in threads:
+    thread.start()
+say(0)
+"""
+
+
+def _pythons() -> list[str]:
+    """This Python, and others that are on the path and can be read."""
+    others = [shutil.which(f"python3.{minor}") for minor in range(10, 16) if minor != sys.version_info.minor]
+    runs = [
+        path
+        for path in others
+        if path and not subprocess.run([path, "-V"], capture_output=True, check=False).returncode
+    ]
+    return [sys.executable, *runs]
+
+
+@pytest.mark.parametrize("python", _pythons())
+def test_stacks_are_those_that_the_program_sees_itself(tmp_path: Path, python: str) -> None:
+    (tmp_path / "program.py").write_text(KNOWS_ITSELF, encoding="utf-8")
+    with subprocess.Popen([python, "program.py"], cwd=tmp_path, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        own = [[tuple(place) for place in json.loads(program.stdout.readline())] for _ in range(7)]
+        time.sleep(0.1)
+        process = PythonProcess(program.pid)
+        stacks = process.stacks()
+        process.close()
+        program.kill()
+    assert len(stacks) == 7
+    seen = [[(line, code[1].rpartition(".")[2]) for line, code in stack] for _, stack in stacks.values()]
+    assert sorted(seen) == sorted(stack[:200] for stack in own)
+
+
+def test_lines_of_code_are_those_of_the_code_itself() -> None:
+    def all_code(code: CodeType) -> list[CodeType]:
+        return [code, *(inner for const in code.co_consts if isinstance(const, CodeType) for inner in all_code(const))]
+
+    source = Path(tokenize.__file__)
+    for code in all_code(compile(source.read_text(encoding="utf-8"), str(source), "exec")):
+        ours = {
+            at: line for begin, end, line in _lines(code.co_linetable, code.co_firstlineno) for at in range(begin, end)
+        }
+        assert ours == {at: line for begin, end, line in code.co_lines() for at in range(begin, end)}
+
+
+@given(st.binary(max_size=200), st.integers(-5, 1 << 31))
+def test_any_bytes_are_read_as_a_table_of_lines_to_their_end(table: bytes, first: int) -> None:
+    entries = list(_lines(table, first))
+    assert [begin for begin, _, _ in entries[1:]] == [end for _, end, _ in entries[:-1]]
+
+
+def test_a_program_without_python_is_said_to_have_none(tmp_path: Path) -> None:
     place = CapturePlace(tmp_path, "run", ".json.gz")
-    environment = os.environ | python_samples.prepare_sampling(place)
-    done = subprocess.run(
-        [sys.executable, "program.py"], cwd=tmp_path, env=environment, capture_output=True, check=True
+    with StackSampler(place) as sampler, Interruption() as interruption:
+        assert run_attended(["sleep", "0.2"], interruption, on_start=sampler.watch).exit_code == 0
+    assert (sampler.why_nothing or "").startswith("no Python was sampled")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_is_gone_or_is_no_python_is_refused() -> None:
+    with subprocess.Popen(["sleep", "9"]) as program:
+        with pytest.raises(NoPython):
+            PythonProcess(program.pid)
+        program.kill()
+    with pytest.raises(Unreadable):
+        PythonProcess(program.pid)
+
+
+def test_a_python_that_ends_while_it_is_read_leaves_what_was_seen(tmp_path: Path) -> None:
+    ended, sections = sampled(
+        tmp_path, sys.executable, program="import os, time\ntime.sleep(0.3)\nos.kill(os.getpid(), 9)"
     )
-    assert done.stdout == b"True 0.005\n"
-    gathered = python_samples.gather_samples(place)
-    assert gathered is not None
-    text = gzip.decompress(gathered.read_bytes()).decode()
-    alone = Section(text[: text.index("I 5000000")])
-    computing = sum(count for (_, frame), count in alone.seen.items() if frame.endswith(":6") and "compute" in frame)
-    assert computing > alone.seen["MainThread", "steps:12"]
+    assert ended.exit_code == 137
+    assert sections[0].seen[True, "<module>:2"] > 10
 
 
-@pytest.mark.parametrize("options", [["-S"], ["-I"], ["-E"]])
-def test_a_python_that_is_not_to_be_touched_is_not(tmp_path: Path, options: list[str]) -> None:
-    place = CapturePlace(tmp_path, "run", ".json.gz")
-    environment = os.environ | python_samples.prepare_sampling(place)
-    subprocess.run([sys.executable, *options, "-c", ""], env=environment, check=True)
-    assert python_samples.gather_samples(place) is None
+def test_a_tree_holds_children_and_what_carries_the_mark_and_nothing_else(tmp_path: Path) -> None:
+    parents = {10: 1, 11: 10, 12: 11, 20: 1, 21: 1, 22: 20}
+    for pid, parent in parents.items():
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a b) c) S {parent} 0")
+        (tmp_path / str(pid) / "environ").write_bytes(f"A=1\0{MARK}={'x' if pid == 21 else 'y'}\0".encode())
+    tree = ProcessTree(10, "x", tmp_path)
+    assert tree.scan() == (10, 11, 12, 21)
+    shutil.rmtree(tmp_path / "11")
+    assert tree.scan() == (10, 12, 21)  # its parent is gone
 
 
-def test_a_sitecustomize_of_the_programs_own_still_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.is_there = True\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    environment = os.environ | python_samples.prepare_sampling(CapturePlace(tmp_path, "run", ".json.gz"))
-    asked = (
-        "import sys; own = sys.modules['sitecustomize'].__file__ == sys.argv[1]; "
-        "print(is_there, own, any('injected' in path for path in sys.path))"
+def test_why_nothing_is_sampled_elsewhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert python_samples.why_not_sampled() is None
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert python_samples.why_not_sampled() == python_samples.NOT_LINUX
+
+
+def test_the_environment_of_the_program_gets_the_mark_alone(tmp_path: Path) -> None:
+    target = tmp_path / "environment"
+    sampled(
+        tmp_path,
+        sys.executable,
+        program=f"import os, time\ntime.sleep(0.1)\nopen({str(target)!r}, 'w').write(repr(dict(os.environ)))",
     )
-    done = subprocess.run(
-        [sys.executable, "-c", asked, tmp_path / "sitecustomize.py"], env=environment, capture_output=True, check=True
-    )
-    assert (done.stdout, done.stderr) == (b"True True False\n", b"")
-
-
-def test_why_a_program_is_not_sampled_is_said() -> None:
-    assert python_samples.why_not_sampled({}) is None
-    assert "--env sets PYTHONPATH" in (python_samples.why_not_sampled({"PYTHONPATH": "x"}) or "")
+    given_to_it = eval(target.read_text())  # noqa: S307 - of our own program
+    assert given_to_it.pop(MARK)
+    ours = dict(os.environ)
+    assert {name for name in given_to_it.keys() | ours if given_to_it.get(name) != ours.get(name)} <= {"LC_CTYPE"}

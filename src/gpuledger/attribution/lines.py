@@ -25,7 +25,6 @@ from gpuledger.regex import regex
 from gpuledger.trace.keys import RowsByKey, group
 from gpuledger.trace.model import Trace, os_pid, thread_number
 from gpuledger.trace.spans import Ints, covered, total, union
-from gpuledger.trace.strings import ON_THE_WAY
 from gpuledger.trace.tables import Table
 
 GOES_ON: Final = 0.5
@@ -61,7 +60,6 @@ class LinePlace:
     into: str = ""  # the function of a library that most of the time there is in
     caller: str = ""  # `file:line` of the user's own frame around it
     frames: tuple[str, ...] = ()  # the user's own frames down to it, the outermost first
-    is_before: bool = False  # whether the time is that until the line was come to
     is_exact: bool = True  # whether it is the very line; else where the function begins
     stack: tuple[str, ...] = ()  # all frames of the stack there that holds the most, the outermost first
     down_to: str = ""  # the innermost function of a package that still holds half of the time, where that is another
@@ -78,8 +76,6 @@ class LinePlace:
     @property
     def where(self) -> Message:
         """The place in words; the line comes before all that may be cut."""
-        if self.is_before:
-            return say("before {at} in {function}", at=self.at, function=self.function)
         if self.is_exact:
             return say("at {at} in {function}", at=self.at, function=self.function)
         return say("in {function}, which begins at {at}", function=self.function, at=self.at)
@@ -136,11 +132,10 @@ def is_in_loader(frames: Iterable[str]) -> bool:
     return any(map(_LOADER.search, frames))
 
 
-def sampled_line(trace: Trace, parts: Sequence[ThreadTime], *, is_code: bool) -> LinePlace | None:
+def sampled_line(trace: Trace, parts: Sequence[ThreadTime]) -> LinePlace | None:
     """The line that most of this time was in, by the samples of Python's stacks; None where none was taken then.
 
-    In calls a thread stays at its line, however late it is looked at; in its own code (`is_code`) it goes on. A thread
-    that runs no Python, as autograd's, stands for the one that its process began with, which waits for it.
+    A thread that runs no Python, as autograd's, stands for the one that its process began with, which waits for it.
     """
     if Table.SAMPLES not in trace.tables:
         return None
@@ -151,8 +146,7 @@ def sampled_line(trace: Trace, parts: Sequence[ThreadTime], *, is_code: bool) ->
     if not weights:
         return None
     paths = {stack: trace.stacks.texts(stack, trace.strings)[::-1] for stack in weights}
-    line = heaviest_line([(paths[stack], weight) for stack, weight in weights.items()])
-    return line if line is None or is_code else replace(line, is_before=False)
+    return heaviest_line([(paths[stack], weight) for stack, weight in weights.items()])
 
 
 def _first_thread(pid: int) -> int:
@@ -280,13 +274,11 @@ def heaviest_line(stacks: Sequence[tuple[Sequence[str], int]], *, is_exact: bool
     most_of_it = max(chosen, key=lambda stack: stacks[stack][1])
     deepest = _deepest([(stacks[stack][0][own[stack][depth - 1] + 1 :], stacks[stack][1]) for stack in chosen], held)
     place = _place(path, into if 2 * most >= held else "", held, whole, is_exact=is_exact)
-    on_the_way_ns = sum(stacks[stack][1] for stack in chosen if stacks[stack][0][-1] == ON_THE_WAY)
-    is_before, frames_there = 2 * on_the_way_ns > held, tuple(stacks[most_of_it][0])
     if place is None:
         return None
     is_further = place.into and deepest.partition(" ")[0] != place.into.partition(" ")[0]  # in another file
     down_to = deepest if is_further else ""
-    return replace(place, stack=frames_there, is_before=is_before, down_to=down_to)
+    return replace(place, stack=tuple(stacks[most_of_it][0]), down_to=down_to)
 
 
 def _deepest(below: Sequence[tuple[Sequence[str], int]], held: int) -> str:

@@ -332,7 +332,7 @@ class ThreadPlaces:
 def places(trace: Trace, ranges: ProgramRanges, parts: Sequence[ThreadTime], calls: Rows | None) -> ThreadPlaces:
     """Where these threads were, `calls` being those that may hold the time."""
     function, path = _function_place(ranges.functions, parts)
-    line = sampled_line(trace, parts, is_code=calls is None)
+    line = sampled_line(trace, parts)
     if line is None and function is not None:
         line = function_line(path, function.amount, parts)
     return ThreadPlaces(
@@ -424,7 +424,7 @@ def _sampled_waits(trace: Trace, calls: Rows) -> LinePlace | None:
         ThreadTime(number, int(calls["pid"][mine[0]]), int(calls.stored("tid")[mine[0]]), _spans(calls, mine))
         for number, mine in RowsByKey.of(thread(calls))
     ]
-    return sampled_line(trace, parts, is_code=False) if parts else None
+    return sampled_line(trace, parts) if parts else None
 
 
 def _spans(rows: Rows, positions: Ints) -> Spans:

@@ -21,7 +21,7 @@ import tempfile
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import field
 from functools import cache
 from pathlib import Path
@@ -387,24 +387,25 @@ def record_program(recording: Recording, tell: Tell) -> CaptureOutcome:
                     return close_recording(recording, begun, replace(ended, interrupted=True), interruption)
                 manifests.write_manifest(begun, recording.place.manifest)
                 tell(f"now with {recording.tool}")
-            sampling = {} if recording.unsampled else python_samples.prepare_sampling(recording.place)
-            ended = run_attended(
-                _started(recording, recording.argv),
-                interruption,
-                environment={**recording.variables.given, **sampling} if recording.remote is None else None,
-                signaller=recording.remote.signalled if recording.remote else None,
-                on_stage=lambda name: tell(stages[name]),
-            )
+            sampler = None if recording.unsampled else python_samples.StackSampler(recording.place)
+            with sampler or nullcontext():
+                ended = run_attended(
+                    _started(recording, recording.argv),
+                    interruption,
+                    environment=recording.variables.given if recording.remote is None else None,
+                    signaller=recording.remote.signalled if recording.remote else None,
+                    on_start=sampler.watch if sampler else lambda *_: None,
+                    on_stage=lambda name: tell(stages[name]),
+                )
         except ToolFailed as error:
-            python_samples.discard_samples(recording.place)
             manifests.write_manifest(
                 replace(begun, state=manifests.FAILED, reason=error.claim), recording.place.manifest
             )
             raise
         if ended.orphans:
             tell(f"ended processes that {recording.tool} left behind")
-        if not recording.unsampled and python_samples.gather_samples(recording.place) is None:
-            tell(python_samples.NO_PYTHON)
+        if sampler is not None and sampler.why_nothing is not None:
+            tell(sampler.why_nothing)
         return close_recording(recording, begun, ended, interruption)
 
 

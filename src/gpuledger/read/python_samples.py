@@ -4,11 +4,8 @@ NAME.samples.gz is what `gpuledger capture` wrote (docs/reference/samples.md): s
 used only where it can be nobody else's: its processes are those of the profile, on the same host and at the same time,
 and the manifest, where there is one, lists it with its size. What speaks against that is a note, and nothing is used.
 
-A look at the threads is a row from when it was due to when it was made: while an extension kept Python's lock no look
-was possible, and whoever kept it was there all the time, or, if it was not made to give it up, on the way there.
-Clocks: the sampler's monotonic one is tied to the wall clock, of which the profile knows the zero; where the profile
-recorded the sampler's own sleeps, those tie the clocks from both sides, to the microsecond. The sampler's own thread is
-then taken out of the tables: it is not the program's.
+A look is an instant. Its clock is the monotonic one, tied by readings of both to the wall clock, of which the profile
+knows the zero: on an H200 with nsys 2025.3 the two agreed within 22 us over 45 s.
 """
 
 from __future__ import annotations
@@ -29,14 +26,13 @@ from gpuledger.messages import Message, say
 from gpuledger.read.request import WantedColumns
 from gpuledger.records import dataclass, replace
 from gpuledger.regex import regex
-from gpuledger.trace.keys import is_among
 from gpuledger.trace.model import Note, Severity, Trace, os_pid
 from gpuledger.trace.spans import Ints, Span
-from gpuledger.trace.strings import ON_THE_WAY, Stacks, Strings, python_frame
+from gpuledger.trace.strings import Stacks, Strings, python_frame
 from gpuledger.trace.tables import Rows, Table
 from gpuledger.units import time_text
 
-SCHEMA: Final = "gpuledger.samples/1"
+SCHEMA: Final = "gpuledger.samples/2"
 CODE: Final = "python-samples"
 MOST_BYTES: Final = 1 << 30  # unpacked: more is no recording that anybody looks at, and may be made to fill memory
 MOST_PLAIN_BYTES: Final = 1 << 28
@@ -45,14 +41,8 @@ _PY_SPY_NS: Final = 10_000_000  # what lasts counts as looked at so often, as py
 MOST_ROWS: Final = 4_000_000
 LONGEST_LINE: Final = 1 << 20
 DEEPEST: Final = 400
-_WAKES_UP: Final = 0.1  # of looks, the quickest, found the lock free
-_SOON_NS: Final = 500_000  # a busy system may wake a thread so late; more, and the lock was not free
 _NEAR_NS: Final = 1_000_000_000  # looks so far outside of what the profile recorded are left out
 _BLOCK: Final = 1 << 20
-_SLEEPS: Final = 200  # of the sampler, by which the clocks are first put beside each other
-_FEWEST_SLEEPS: Final = 8
-_APART_NS: Final = 2_000_000_000  # so far the wall clock may be off
-_SAME_NS: Final = 200_000  # a sleep begins in the profile so soon after the sampler wrote that it will sleep
 
 
 class _NotUsable(Exception):
@@ -69,13 +59,10 @@ class _Section:
 
     pid: int
     host: str
-    own: set[int] = field(default_factory=set)  # the sampler's threads
     clocks: list[tuple[int, int, int]] = field(default_factory=list)
     frames: list[str] = field(default_factory=list)
     stacks: list[tuple[int, ...]] = field(default_factory=list)
-    looks: list[tuple[int, int, int, bytes]] = field(default_factory=list)  # slept, due, made; where threads were
-    keeps: list[tuple[int, int]] = field(default_factory=lambda: [(0, 5_000_000)])
-    """From which look on a thread may keep the lock for so long, in ns."""
+    looks: list[tuple[int, int, int]] = field(default_factory=list)  # when, the thread, its stack
 
 
 def with_samples(trace: Trace, files: Sequence[Path], listed: object, asked: WantedColumns) -> Trace:
@@ -166,7 +153,7 @@ class _Stacks:
                 if self.frames.setdefault(frame, len(self.frames)) == len(self.section.frames):
                     self.section.frames.append(frame)
             self.section.stacks.append(tuple(self.frames[frame] for frame in stack))
-        self.section.looks.append((time_ns, time_ns, time_ns, b"%d:%d" % (tid, number)))
+        self.section.looks.append((time_ns, tid, number))
 
 
 def _perf(file: Path) -> tuple[list[_Section], int]:
@@ -271,9 +258,10 @@ _READS: Final = {PERF: _perf, PY_SPY: _py_spy}
 def _take(section: _Section, kind: bytes, rest: bytes) -> bool:
     """Put one record into its section; whether it is one."""
     if kind == b"s":
-        slept, length, late, *where = rest.split(b" ", 3)
-        due = int(slept) + int(length)
-        section.looks.append((int(slept), due, due + max(int(late), 0), where[0] if where else b""))
+        time_ns, tid, number = map(int, rest.split())
+        if not (0 <= number < len(section.stacks) and 0 <= time_ns < 1 << 62 and 0 <= tid < 1 << 31):
+            return False
+        section.looks.append((time_ns, tid, number))
     elif kind == b"S":
         stack = tuple(map(int, rest.split()))
         if len(stack) > DEEPEST or not all(0 <= frame < len(section.frames) for frame in stack):
@@ -287,12 +275,8 @@ def _take(section: _Section, kind: bytes, rest: bytes) -> bool:
     elif kind == b"C":
         before, wall, after = map(int, rest.split())
         section.clocks.append((before, wall, after))
-    elif kind == b"I":
-        section.keeps.append((len(section.looks), int(rest)))
-    elif kind == b"O":
-        section.own.add(int(rest))
     else:
-        return kind == b"T"
+        return False
     return True
 
 
@@ -319,8 +303,7 @@ class _Gathered:
         self._code = {text: number for number, text in enumerate(self.texts)}
         self.frames, self.offsets = list[int](), list[int]()
         self._stacks, self._begun = len(trace.stacks), len(trace.stacks.frames)
-        self.rows = list[tuple[int, int, int, int, int]]()
-        self.damaged = 0
+        self.looks, self.pids, self.count = list[Ints](), list[Ints](), 0
 
     def code(self, text: str) -> int:
         number = self._code.setdefault(text, len(self.texts))
@@ -335,35 +318,15 @@ class _Gathered:
         for stack in section.stacks:
             self.frames += [codes[frame] for frame in stack]
             self.offsets.append(self._begun + len(self.frames))
-        due_ns, made_ns = (
-            clock.in_profile(np.array([look[place] for look in section.looks], np.int64)) for place in (1, 2)
-        )
-        late_ns = np.maximum(made_ns - due_ns, 0)
-        begins, keeps_ns = np.array(section.keeps, np.int64).T
-        kept_at_most_ns = keeps_ns[np.searchsorted(begins, np.arange(len(late_ns)), side="right") - 1]
-        came_here = (late_ns > _SOON_NS) & (late_ns < kept_at_most_ns)
-        if len(late_ns):  # so long a thread takes to wake up, though the lock is free
-            due_ns += min(int(np.quantile(late_ns, _WAKES_UP)), _SOON_NS)
-            due_ns = np.minimum(due_ns, made_ns)
-        on_the_way = dict[int, int]()
-        near = (due_ns >= window.start_ns - _NEAR_NS) & (due_ns <= window.end_ns + _NEAR_NS)
-        for look in np.flatnonzero(near).tolist():
-            due, made = int(due_ns[look]), int(made_ns[look])
-            for seen in section.looks[look][3].split():
-                tid, _, stack_number = seen.partition(b":")
-                if tid.isdigit() and stack_number.isdigit() and int(stack_number) < len(section.stacks):
-                    number = int(stack_number)
-                    if came_here[look]:
-                        if number not in on_the_way:
-                            on_the_way[number] = self._stacks + len(self.offsets) - first
-                            self.frames += [self.code(ON_THE_WAY), *(codes[frame] for frame in section.stacks[number])]
-                            self.offsets.append(self._begun + len(self.frames))
-                        number = on_the_way[number]
-                    self.rows.append((due, max(made, due), pid, int(tid), first + number))
-                else:
-                    self.damaged += tid != b"-1"  # a thread that Python did not start has no number of the system's
-            if len(self.rows) > MOST_ROWS:
-                raise _NotUsable(say("it has more than {count} samples", count=f"{MOST_ROWS:,}"))
+        looks = np.array(section.looks, np.int64).reshape(-1, 3)
+        looks[:, 0] = clock.in_profile(looks[:, 0])
+        looks[:, 2] += first
+        looks = looks[(looks[:, 0] >= window.start_ns - _NEAR_NS) & (looks[:, 0] <= window.end_ns + _NEAR_NS)]
+        self.count += len(looks)
+        if self.count > MOST_ROWS:
+            raise _NotUsable(say("it has more than {count} samples", count=f"{MOST_ROWS:,}"))
+        self.looks.append(looks)
+        self.pids.append(np.full(len(looks), pid, np.int64))
 
 
 def _joined(trace: Trace, sections: list[tuple[int, _Section]], damaged: int, asked: WantedColumns, kind: str) -> Trace:
@@ -373,18 +336,16 @@ def _joined(trace: Trace, sections: list[tuple[int, _Section]], damaged: int, as
     clock, gathered = _clock(trace, sections), _Gathered(trace)
     for pid, section in sections:
         gathered.take(pid, section, clock, window)
-    count = len(gathered.rows)
+    count = gathered.count
     if not count:
         raise _NotUsable(say("its times are not those of the profile: it is of another run"))
     source = gathered.code(kind)
     strings = Strings(gathered.texts)
-    names = ("start_ns", "end_ns", "pid", "tid", "stack")
-    values = np.array(gathered.rows, np.int64).T
-    added: dict[str, NDArray[Any]] = dict(zip(names, values, strict=True)) | {
-        "source": np.full(count, source, np.int32)
-    }
+    start_ns, tid, stack = np.concatenate(gathered.looks).T
+    added: dict[str, NDArray[Any]] = {"start_ns": start_ns, "end_ns": start_ns, "tid": tid, "stack": stack}
+    added |= {"pid": np.concatenate(gathered.pids), "source": np.full(count, source, np.int32)}
     added = {name: column for name, column in added.items() if name in asked[Table.SAMPLES]}
-    tables = _without_sampler(trace, sections)
+    tables = dict(trace.tables)
     known = tables.get(Table.SAMPLES)
     if known is not None:
         added = {name: np.concatenate((known[name], column)) for name, column in added.items()}
@@ -402,13 +363,11 @@ def _joined(trace: Trace, sections: list[tuple[int, _Section]], damaged: int, as
     )
     parts = {"count": f"{count:,}", "error": time_text(clock.error_ns)}
     sentence = (
-        say("{count} samples of Python's stacks; by its sleeps the sampler's clock is known within {error}", **parts)
-        if clock.by_sleeps
-        else say("{count} samples of the processor by perf; their times are the wall clock's", count=f"{count:,}")
+        say("{count} samples of the processor by perf; their times are the wall clock's", count=f"{count:,}")
         if kind == "cpu"
         else say("{count} samples of Python's stacks; their times are the wall clock's, read within {error}", **parts)
     )
-    joined, damaged = _noted(joined, Severity.INFO, sentence, count), damaged + gathered.damaged
+    joined = _noted(joined, Severity.INFO, sentence, count)
     lost = say("{count} records of Python's stacks are damaged and left out", count=f"{damaged:,}")
     return _noted(joined, Severity.LOSS, lost, damaged) if damaged else joined
 
@@ -420,7 +379,6 @@ class _Clock:
     instants: Ints
     offset_ns: Ints
     error_ns: int
-    by_sleeps: bool = False
 
     def in_profile(self, times_ns: Ints) -> Ints:
         """These times of the sampler as the profile has them."""
@@ -437,95 +395,8 @@ def _clock(trace: Trace, sections: list[tuple[int, _Section]]) -> _Clock:
     if zero is None or not len(read):
         raise _NotUsable(say("nothing ties its clock to that of the profile"))
     read = read[np.argsort(read[:, 0], kind="stable")]
-    wall = _Clock(read[:, 0], read[:, 1] - (read[:, 0] + read[:, 2]) // 2 - zero, int((read[:, 2] - read[:, 0]).max()))
-    return _by_sleeps(trace, sections, wall) or wall
-
-
-def _by_sleeps(trace: Trace, sections: list[tuple[int, _Section]], wall: _Clock) -> _Clock | None:
-    """By the sampler's sleeps, where the profile has them: each begins after the sampler says so, and ends before."""
-    knots = list[tuple[int, int, int]]()
-    for pid, section in sections:
-        looks = np.array([look[:3] for look in section.looks], np.int64).reshape(-1, 3)
-        start, end = _recorded_sleeps(trace, pid, section.own)
-        if len(looks) and len(start) >= _FEWEST_SLEEPS:
-            knots += _matched(start, end, looks, wall)
-    if not knots:
-        return None
-    instants, offset_ns, error_ns = np.array(sorted(knots), np.int64).T
-    return _Clock(instants, offset_ns, int(error_ns.max()), by_sleeps=True)
-
-
-def _recorded_sleeps(trace: Trace, pid: int, tids: set[int]) -> tuple[Ints, Ints]:
-    """When the profile saw threads sleep: by calls of the system, or of Python."""
-    for table in (Table.CALLS, Table.RANGES):
-        rows = trace[table] if table in trace.tables else None
-        if rows is None or not {"pid", "tid", "name"} <= set(_columns(rows)):
-            continue
-        rows = rows.where((rows["pid"] == pid) & is_among(rows["tid"], np.array(sorted(tids), np.int64)))
-        rows = rows.where(
-            rows.strings.each(rows.codes("name"), lambda name: "sleep" in name or "select" in name, np.bool_)
-        )
-        if len(rows):
-            order = np.argsort(rows["start_ns"], kind="stable")
-            return rows["start_ns"][order], rows["end_ns"][order]
-    return np.empty(0, np.int64), np.empty(0, np.int64)
-
-
-def _matched(start: Ints, end: Ints, looks: Ints, wall: _Clock) -> list[tuple[int, int, int]]:
-    """For every second that has sleeps: an instant, what is added to the sampler's clock, how far off it may be.
-
-    Sleeps differ in length at random, so that only one shift puts most of them beside the sampler's. Where all looks
-    had to wait for Python's lock, the sleeps bound the clock from one side only, the wall clock from the other.
-    """
-    slept, made = looks[:, 0], looks[:, 2]
-    first = start[:_SLEEPS]
-    near = np.flatnonzero(np.abs(wall.in_profile(slept) - first[0]) < _APART_NS)
-    best, shift = 0, 0
-    for candidate in (first[0] - slept[near]).tolist():
-        fits = int(np.count_nonzero(_after(first - candidate, slept)[1] < _SAME_NS))
-        if fits > best:
-            best, shift = fits, candidate
-    if best < max(_FEWEST_SLEEPS, 0.8 * len(first)):
-        return []
-    which, after = _after(start - shift, slept)
-    fits_all = after < _SAME_NS
-    most, least = (start - slept[which])[fits_all], (end - made[which])[fits_all]
-    second = (slept[which][fits_all] - slept[0]) // 1_000_000_000
-    knots = []
-    for one in np.unique(second).tolist():
-        here = second == one
-        low, high = int(least[here].max()), int(most[here].min())
-        middle = int(slept[which][fits_all][here].mean())
-        by_wall = int(wall.in_profile(np.array([middle]))[0]) - middle
-        apart = abs(high - by_wall) + wall.error_ns
-        is_loose = apart < (high - low) // 2  # no look soon after its sleep; a sleep begins when it is said to
-        knots.append(
-            (middle, min(by_wall, high), apart) if is_loose else (middle, (low + high) // 2, (abs(high - low) + 1) // 2)
-        )
-    return knots
-
-
-def _after(instants: Ints, marks: Ints) -> tuple[Ints, Ints]:
-    """The last mark before each instant, or a little after it, and how far the instant is from it."""
-    which = np.maximum(np.searchsorted(marks, instants + _SAME_NS // 4) - 1, 0)
-    return which, np.abs(instants - marks[which])
-
-
-def _without_sampler(trace: Trace, sections: list[tuple[int, _Section]]) -> dict[Table, Rows]:
-    """The tables without what the sampler's own threads called."""
-    tables = dict(trace.tables)
-    for table in (Table.CALLS, Table.RANGES):
-        rows = tables.get(table)
-        if rows is None or "tid" not in rows or "pid" not in rows:
-            continue
-        own = np.zeros(len(rows), np.bool_)
-        for pid, section in sections:
-            own |= (rows["pid"] == pid) & is_among(rows["tid"], np.array(sorted(section.own), np.int64))
-        if own.any():
-            number = np.append(np.cumsum(~own) - 1, -1)
-            kept = rows.where(~own)
-            tables[table] = kept.replaced("parent", number[kept["parent"]]) if "parent" in kept else kept
-    return tables
+    offset_ns = read[:, 1] - (read[:, 0] + read[:, 2]) // 2 - zero
+    return _Clock(read[:, 0], offset_ns, int((read[:, 2] - read[:, 0]).max()))
 
 
 def _columns(rows: Rows) -> dict[str, NDArray[Any]]:

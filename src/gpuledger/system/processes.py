@@ -48,6 +48,26 @@ def group_members(group: int, proc: Path = Path("/proc")) -> tuple[int, ...]:
     return tuple(pid for pid in _others(proc) if is_running_member(pid))
 
 
+class ProcessTree:
+    """The processes of a program that runs: they descend from its first, or carry its mark."""
+
+    def __init__(self, first: int, mark: str, proc: Path = Path("/proc")) -> None:
+        self._mark, self._proc = f"{MARK}={mark}".encode(), proc
+        self._is_member = {first: True}
+
+    def scan(self) -> tuple[int, ...]:
+        """Those that run now."""
+        pids = sorted(_others(self._proc))
+        self._is_member = {pid: self._is_member[pid] for pid in pids if pid in self._is_member}
+        for pid in pids:
+            if pid not in self._is_member:
+                words = _file(self._proc, pid, "stat").rpartition(b")")[2].split()  # behind the name: state, parent
+                is_child = len(words) > 1 and self._is_member.get(int(words[1]), False)
+                marks = () if is_child else _file(self._proc, pid, "environ").split(b"\0")
+                self._is_member[pid] = is_child or self._mark in marks
+        return tuple(pid for pid, is_member in self._is_member.items() if is_member)
+
+
 def _others(proc: Path) -> list[int]:
     pids = [int(name) for name in os.listdir(proc) if name.isdecimal()] if proc.is_dir() else []
     return [pid for pid in pids if pid != os.getpid()]
@@ -158,12 +178,13 @@ def run_attended(
     patience: Patience | None = None,
     quiet: bool = False,
     signaller: Signaller | None = None,
+    on_start: Callable[[int, str], None] = lambda *_: None,
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> AttendedRun:
     """Run a program in a session of its own until it ends, and end all that it started; see `Patience` for signals.
 
-    Input, output and errors are ours, unless it is to be `quiet`; of the errors a copy of the end is kept. `on_stage`
-    is told the signal's name at each step towards the end.
+    Input, output and errors are ours, unless it is to be `quiet`; of the errors a copy of the end is kept. `on_start`
+    gets the process id and the mark, `on_stage` the signal's name at each step towards the end.
     """
     patience, mark = patience or Patience(), _new_mark()
     began = time.monotonic()
@@ -172,6 +193,7 @@ def run_attended(
         guard.watch(process.pid)
         output_tail = _OutputTail(process.stdout if quiet else process.stderr, pass_on=not quiet)
         try:
+            on_start(process.pid, mark)
             interrupted = _wait(process, interruption, patience, mark, on_stage, signaller)
         except BaseException:
             send(process.pid, mark, signal.SIGKILL)  # whatever went wrong with us, it must not run on

@@ -164,10 +164,6 @@ class Stacks:
         return [text or "" for text in strings.decode(codes)]
 
 
-ON_THE_WAY: Final = "(on the way here)"
-"""The innermost frame of a sample that was taken late: the thread came to where it was found some time after it."""
-
-
 def python_frame(function: str, file: str, line: int) -> str:
     """`function (file.py:12)`, a package's file with its path in the package; where it lies is nobody's business.
 

@@ -159,7 +159,7 @@ def _profile(
     flags, argv = nsys_command(word, output, wishes, command, is_here=there is None)
     warn(doubts(wishes, flags, command, place.folder))
     plain = LEFT_OUT if no_plain else ELSEWHERE if there else nsys_plain(wishes, flags, command, place, witness)
-    unsampled = shared.why_unsampled(manner, there, no_lines=no_lines)
+    unsampled = shared.why_unsampled(there, no_lines=no_lines)
     if manner.only_prints:
         commands: tuple[Sequence[str], ...] = (shared.shown_command(manner, argv, there, witness if there else None),)
         notes = [*shared.plain_run_notes(plain), *shared.environment_notes(witness), *shared.sampling_notes(unsampled)]

@@ -112,15 +112,15 @@ LINES_OPTION = click.option(
 )
 
 
-def why_unsampled(manner: CaptureOptions, there: Remote | None, *, no_lines: bool) -> str | None:
+def why_unsampled(there: Remote | None, *, no_lines: bool) -> str | None:
     """Why Python's stacks are not sampled; None where they are."""
     if no_lines or there is not None:
         return python_samples.LEFT_OUT if no_lines else python_samples.ELSEWHERE
-    return python_samples.why_not_sampled(manner.variables.given)
+    return python_samples.why_not_sampled()
 
 
 def sampling_notes(unsampled: str | None) -> list[str]:
-    """What a printed command does not show: the sampler that its Python is given."""
+    """What a printed command does not show: that its Python is sampled from outside."""
     return [
         unsampled or f"its Python's stacks are sampled {python_samples.HZ} times a second; --no-lines leaves that out"
     ]

@@ -153,7 +153,7 @@ def torch(
     argv = torch_command(command, schedule, output, runner=runner, is_here=there is None)
     witness = shared.witness_for(manner, command, place, there)
     plain = LEFT_OUT if no_plain else ELSEWHERE if there else torch_plain(schedule, command, place, witness)
-    unsampled = shared.why_unsampled(manner, there, no_lines=no_lines)
+    unsampled = shared.why_unsampled(there, no_lines=no_lines)
     if with_stack:
         warn(["--with-stack slows the host several times: times between kernels are not those of a plain run"])
     if manner.only_prints:
