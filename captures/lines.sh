@@ -26,7 +26,7 @@ part() { # NAME SECONDS COMMAND...
 nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv,noheader
 python3 -m lab.programs.paired.lines > lines/planted.txt
 python3 -c 'import sys, torch; print(sys.version, torch.__version__)'
-watched=(python3 -m lab.programs.watched)
+watched=(python3 "$root/captures/watched.py")
 
 cuda=(nsys profile --force-overwrite=true --sample=none --cpuctxsw=none --trace=cuda,nvtx,osrt --cuda-graph-trace=node
   --capture-range=cudaProfilerApi --capture-range-end=stop)

@@ -1,6 +1,6 @@
 """What sampling Python's stacks costs: `python -m lab.programs.sampler_cost GROUP...`, a JSON line per program out.
 
-Under `lab.programs.watched`, windows with the sampler and with its process stopped take turns, many and short, so that
+Under `captures/watched.py`, windows with the sampler and with its process stopped take turns, many and short, so that
 a drift of the machine hits both alike; else all windows are plain. A window has so many steps that it takes long enough
 to be timed, and all are of one program, built once. `python` instead of a group is a loop in Python alone.
 """
@@ -89,10 +89,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9, help="start no program after so many")
     parser.add_argument("--output", type=Path, default=Path("sampler_cost.jsonl"))
     options = parser.parse_args()
-    sampler = int(os.environ["SAMPLER_PID"]) if "SAMPLER_PID" in os.environ else None
+    mark = os.environ.get("GPULEDGER_CAPTURE")
+    sampler = None if mark is None else int(mark.partition("-")[0])  # stopping this process stops the sampling
     if options.groups == ["python"]:
         if sampler is None:
-            sys.exit("no sampler: run it under lab.programs.watched")
+            sys.exit("no sampler: run it under captures/watched.py")
         rows: Any = [{"program": "python", "variant": "loop", "times": python_times(sampler, options.rounds)}]
     else:
         rows = program_times(options, sampler)

@@ -262,7 +262,7 @@ OPENERS = {
     "diagnosis/cases.py": "the cases, which are part of the package, and a tool's answers",
     "diagnosis/score.py": "archives of our own captures",
     "capture/python_samples.py": "what the sampler wrote, to put it together",
-    "capture/injected/gpuledger_sampler.py": "where it notes what it sees, in the user's program",
+    "capture/python_stacks.py": "/proc, and the symbols of a program that runs Python",
     "read/python_samples.py": "samples beside a profile",
     "capture/record.py": "what a program's environment was seen to be, and its windows without a profiler",
     "capture/launchers.py": "a script of ours that goes to another machine",

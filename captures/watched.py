@@ -1,11 +1,10 @@
-"""Runs a command and samples its Python: `python -m lab.programs.watched NAME COMMAND...` writes NAME.samples.gz.
+"""Runs a command and samples its Python: `watched.py NAME COMMAND...` writes NAME.samples.gz.
 
-The command finds this process's id in SAMPLER_PID: stopped, it samples nothing (`lab.programs.sampler_cost`).
+The mark in the command's environment begins with this process's id: stopped, it samples nothing.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -18,12 +17,8 @@ from gpuledger.system.processes import run_attended
 def main() -> int:
     """The command's exit code."""
     name = Path(sys.argv[1])
-    variables = {"SAMPLER_PID": str(os.getpid())}
     with StackSampler(CapturePlace(name.parent, name.name, ".nsys-rep")) as sampler, Interruption() as interruption:
-        ended = run_attended(sys.argv[2:], interruption, environment=variables, on_start=sampler.watch)
-    if sampler.why_nothing:
-        print(sampler.why_nothing, file=sys.stderr)  # noqa: T201
-    return ended.exit_code
+        return run_attended(sys.argv[2:], interruption, on_start=sampler.watch).exit_code
 
 
 if __name__ == "__main__":
