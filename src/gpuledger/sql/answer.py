@@ -24,15 +24,7 @@ from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.sql.booked import BOOKED, QuerySubject, call_values, launched_values
 from gpuledger.sql.nvidia_names import views
-from gpuledger.sql.statement import (
-    Statement,
-    duckdb_package,
-    in_time_and_memory,
-    refusal,
-    statement,
-    too_large,
-    too_slow,
-)
+from gpuledger.sql.statement import Statement, duckdb_package, in_time_and_memory, refusal, statement, too_slow
 from gpuledger.sql.tables import BY_NAME, ColumnValues, QueryTable, TableValues, columns_to_read, recorded_values
 from gpuledger.system.resources import usable_cores
 from gpuledger.trace.deadline import until
@@ -225,8 +217,8 @@ def _answer(
             while len(rows) < most and (some := answer.fetchmany(min(10_000, most - len(rows)))):
                 rows += (tuple(map(_plain, row)) for row in some)
             return columns, rows[: limits.query_rows], len(rows) == most
-    except (duckdb.OutOfMemoryException, MemoryError):
-        raise too_large(limits) from None
+    except duckdb.OutOfMemoryException:
+        raise MemoryError from None
     except duckdb.Error as error:
         raise refusal(error, tables) from None
 

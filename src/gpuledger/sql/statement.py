@@ -86,16 +86,11 @@ def in_time_and_memory(task: Callable[[], Result], limits: Limits) -> Result:
         )
     except Overdue:
         raise too_slow(limits) from None
-    except Died:
-        raise too_large(limits) from None
-
-
-def too_large(limits: Limits) -> QueryRefused:
-    """That a query needs too much memory."""
-    return QueryRefused(
-        f"the query needs more memory than its limit of {bytes_text(limits.query_memory_bytes)}",
-        hint="narrow it with WHERE or LIMIT, or raise the limit: --limit=query-memory-bytes=16GB",
-    )
+    except (Died, MemoryError):
+        raise QueryRefused(
+            f"the query needs more memory than its limit of {bytes_text(limits.query_memory_bytes)}",
+            hint="narrow it with WHERE or LIMIT, or raise the limit: --limit=query-memory-bytes=16GB",
+        ) from None
 
 
 def too_slow(limits: Limits) -> QueryRefused:
