@@ -44,10 +44,8 @@ def verdict(code: int, stdout: str, stderr: str) -> tuple[int, str]:
         return 1, "\n".join(("known vulnerabilities in what a release runs on:", *found))
     if unknown or not checked:
         reason = next((each["skip_reason"] for each in checked if "skip_reason" in each), "no package was checked")
-        return (
-            NOT_LOOKED_UP,
-            f"not audited: {', '.join(unknown) or 'anything'}: advisories cannot be reached ({reason})",
-        )
+        which = ", ".join(unknown) if len(unknown) < len(checked) else "all of it"
+        return NOT_LOOKED_UP, f"not audited: {which}: advisories cannot be reached ({reason})"
     return code, f"no known vulnerability in {len(checked)} packages"
 
 

@@ -99,7 +99,7 @@ FLAW = {"name": "a", "version": "1", "vulns": [{"id": "PYSEC-1", "fix_versions":
             [{"name": "a", "skip_reason": "not found"}],
             "",
             3,
-            "not audited: a: advisories cannot be reached (not found)",
+            "not audited: all of it: advisories cannot be reached (not found)",
         ),
         ([{"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "x"}], "", 3, "not audited: b"),
         ([{"name": "b", "skip_reason": "x"}, FLAW], "", 1, "a 1: PYSEC-1, fixed in 2"),
