@@ -122,11 +122,10 @@ def to_read(asked: Statement) -> tuple[Mapping[Table, Collection[str]], Mapping[
 
 def answer_statement(asked: Statement, subject: QuerySubject, limits: Limits) -> QueryAnswer:
     """Make the tables that the question names, and ask."""
-    deadline_s = time.monotonic() + limits.query_seconds - asked.parse_seconds
-    with until(deadline_s, lambda: too_slow(limits)):
+    with until(time.monotonic() + limits.query_seconds - asked.parse_seconds, lambda: too_slow(limits)):
         tables = {name: _values(subject, BY_NAME[name], columns) for name, columns in asked.asked.items()}
         more = tuple(views(asked.by_nvidia, asked.asked))
-        columns, rows, is_cut = run(asked.sql, tables, limits, more)
+        columns, rows, is_cut = in_time_and_memory(lambda: run(asked.sql, tables, limits, more), limits)
     return QueryAnswer(
         sql=asked.sql,
         columns=tuple(AnswerColumn(*column) for column in columns),
@@ -191,12 +190,6 @@ def run(
     sql: str, tables: Mapping[str, TableValues], limits: Limits, more_views: Sequence[str] = ()
 ) -> tuple[tuple[tuple[str, str], ...], list[tuple[Value, ...]], bool]:
     """The answer's columns, with DuckDB's types; its rows; and whether there are more than are kept."""
-    return in_time_and_memory(lambda: _answer(sql, tables, limits, more_views), limits)
-
-
-def _answer(
-    sql: str, tables: Mapping[str, TableValues], limits: Limits, more_views: Sequence[str]
-) -> tuple[tuple[tuple[str, str], ...], list[tuple[Value, ...]], bool]:
     duckdb = duckdb_package()
     try:
         with duckdb.connect(":memory:") as connection:

@@ -72,18 +72,14 @@ def statement(sql: str, limits: Limits = DEFAULT_LIMITS) -> Statement:
     """The question, if it is one that may be asked. A long one takes seconds to parse, and nothing interrupts that."""
     _parser()
     began_s = time.monotonic()
-    parsed = in_time_and_memory(lambda: _parsed(sql), limits)
-    return replace(parsed, parse_seconds=time.monotonic() - began_s)
+    return replace(in_time_and_memory(lambda: _parsed(sql), limits), parse_seconds=time.monotonic() - began_s)
 
 
 def in_time_and_memory(task: Callable[[], Result], limits: Limits) -> Result:
     """What a task for a query gives, in a copy of this process that is killed where it takes more than a query may."""
     try:
-        return in_child(
-            task,
-            seconds=min(limits.query_seconds, left_s()),
-            more_bytes=limits.query_memory_bytes + (1 << 30),  # what threads and DuckDB take besides
-        )
+        more_bytes = limits.query_memory_bytes + (1 << 30)  # what threads and DuckDB take besides
+        return in_child(task, seconds=min(limits.query_seconds, left_s()), more_bytes=more_bytes)
     except Overdue:
         raise too_slow(limits) from None
     except (Died, MemoryError):
@@ -174,10 +170,7 @@ def _columns_asked(tree: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]],
 
 
 def _nodes(tree: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, str], frozenset[str]]]:
-    """Every node, with the tables of its SELECT by alias, and the names that WITH defines there.
-
-    A name of WITH holds in its SELECT and in the entries after it, and in its own entry only where that recurs.
-    """
+    """Every node, with the tables of its SELECT by alias, and the names of WITH that hold in it."""
     left: list[tuple[Any, Mapping[str, str], frozenset[str]]] = [(tree, {}, frozenset())]
     while left:
         node, scope, with_names = left.pop()
@@ -186,15 +179,13 @@ def _nodes(tree: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping
         elif isinstance(node, dict):
             if "from_table" in node:
                 scope = dict(_from(node["from_table"]))
-            for entry in node.get("cte_map", {}).get("map", ()):
+            for entry in node.pop("cte_map", {}).get("map", ()):  # each sees those before it
                 left.append((entry["value"], scope, with_names))
                 with_names |= {str(entry["key"]).lower()}
             yield node, scope, with_names
-            recurring = with_names | {str(node["cte_name"]).lower()} if "cte_name" in node else with_names
+            recurring = with_names | {str(node.get("cte_name", "")).lower()}  # in the part that is repeated alone
             left += (
-                (child, scope, recurring if key in ("right", "child") else with_names)
-                for key, child in node.items()
-                if key != "cte_map"
+                (child, scope, recurring if key in ("right", "child") else with_names) for key, child in node.items()
             )
 
 

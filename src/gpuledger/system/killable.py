@@ -108,9 +108,8 @@ def _work_and_exit(task: Callable[[], Any], pipe: Connection, more_bytes: int) -
         end_with_parent()
         gc.disable()
         bound_address_space(more_bytes)
-        answer: tuple[Any, Exception | None]
         try:
-            answer = task(), None
+            answer: tuple[Any, Exception | None] = task(), None
         except Exception as error:
             answer = None, error
         with open(pipe.fileno(), "wb", closefd=False) as file:

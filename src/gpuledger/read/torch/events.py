@@ -220,10 +220,7 @@ class EventStream:
         """Take the keys beside the list of events; of those that are given twice the last value counts."""
         for key, value in given.pairs if given else ():
             if key == "traceEvents" and value != []:
-                raise UnreadableProfile(
-                    f"{self._name}: holds `traceEvents` twice",
-                    hint="export the trace again, or write each list of events to a file of its own",
-                )
+                raise UnreadableProfile(f"{self._name}: holds `traceEvents` twice", hint="export the trace again")
             if key == "traceEvents" or self.metadata.get(key, value) != value:
                 self._repeated.append(key)
             self.metadata[key] = value
