@@ -23,7 +23,7 @@ from gpuledger.sql.nvidia_names import NAMES as NVIDIAS
 from gpuledger.sql.nvidia_names import columns_of_ours, from_sqlite
 from gpuledger.sql.tables import BY_NAME, TABLES
 from gpuledger.system.killable import Died, Overdue, Result, in_child
-from gpuledger.trace.deadline import left_s
+from gpuledger.trace.deadline import check, left_s
 from gpuledger.units import bytes_text
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def in_time_and_memory(task: Callable[[], Result], limits: Limits) -> Result:
         more_bytes = limits.query_memory_bytes + (1 << 30)  # what threads and DuckDB take besides
         return in_child(task, seconds=min(limits.query_seconds, left_s()), more_bytes=more_bytes)
     except Overdue:
+        check()  # it may be the time of all that the profile is asked
         raise too_slow(limits) from None
     except (Died, MemoryError):
         raise QueryRefused(

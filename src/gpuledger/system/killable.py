@@ -112,7 +112,7 @@ def _work_and_exit(task: Callable[[], Any], pipe: Connection, more_bytes: int) -
             answer: tuple[Any, Exception | None] = task(), None
         except Exception as error:
             answer = None, error
-        with open(pipe.fileno(), "wb", closefd=False) as file:
+        with os.fdopen(pipe.fileno(), "wb", closefd=False) as file:
             pickle.dump(answer, file, pickle.HIGHEST_PROTOCOL)
     finally:
         os._exit(0)
