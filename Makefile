@@ -6,7 +6,7 @@
 # make bench-diagnosis    does a report, and does nsys-ai, name planted faults? installs nsys-ai in an environment of its own
 # make bench-quick    are we slower than before? fails if so
 # make torture    profiles broken in every way we know, for an hour; `make torture QUICK=--quick`: a minute
-# make audit    does anything that a release runs on have a known vulnerability? skips where the advisories cannot be reached
+# make audit    does anything that a release runs on have a known vulnerability? fails where the advisories cannot be reached; AUDIT=--offline-ok does not
 # make wheels    dist/: the source archives, wheels for Linux on both processors, one for everything else, and that of the programs to profile
 # make release    the same from a clean dist/, installed and tried without a compiler, and the bill of materials; see docs/releasing.md
 # make lock    writes again what a release runs on and is built with, by hash
@@ -67,7 +67,7 @@ torture: $(VENV)/installed-dev
 
 audit: $(VENV)/audit/bin/pip
 	$(VENV)/audit/bin/pip install --quiet --disable-pip-version-check pip-audit || true  # no network: the script says so
-	$(VENV)/audit/bin/python release/audit.py
+	$(VENV)/audit/bin/python release/audit.py $(AUDIT)
 
 $(VENV)/audit/bin/pip: | $(VENV)/bin/pip
 	$(PYTHON) -m venv $(VENV)/audit
@@ -77,6 +77,7 @@ wheels: build/tools/installed
 
 # what users do, where nothing can be compiled: no program is on the path
 release: $(VENV)/installed-dev
+	$(MAKE) --no-print-directory audit AUDIT=
 	$(BIN)/python release/figures.py --measure
 	rm -rf dist
 	$(MAKE) --no-print-directory wheels

@@ -1,5 +1,7 @@
 """Writes requirements.txt and requirements-build.txt: what a release runs on, and what it is built with.
 
+And requirements-gate.txt, the part of the first that the GitHub action installs.
+
     python release/lock.py
 
 In: the dependencies and extras of pyproject.toml, but for those of development, of the documentation and of the
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import tomllib
 import urllib.request
+from collections.abc import Collection
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -64,10 +67,25 @@ def listed(requirements: list[str]) -> str:
     return "\n".join(entries) + "\n"
 
 
+def gate() -> list[str]:
+    """What the GitHub action runs on."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return [*project["dependencies"], *project["optional-dependencies"]["arrow"]]
+
+
+def part(entries: str, names: Collection[str]) -> str:
+    """The entries of a list that are for some packages."""
+    found = re.split(r"\n(?=[^ ])", entries.strip())
+    return "\n".join(entry for entry in found if entry.partition("==")[0] in names) + "\n"
+
+
 def main() -> None:
-    """Write both lists."""
+    """Write the lists."""
     folder = ROOT / "release"
-    (folder / "requirements.txt").write_text(HEAD.format(does="runs on") + listed(wanted()))
+    entries = listed(wanted())
+    (folder / "requirements.txt").write_text(HEAD.format(does="runs on") + entries)
+    needed = HEAD.format(does="gates with") + part(entries, chosen(gate()))
+    (folder / "requirements-gate.txt").write_text(needed)
     (folder / "requirements-build.txt").write_text(HEAD.format(does="is built with") + listed(tools()))
 
 

@@ -51,7 +51,7 @@ class Limits:
     """Most memory that NVIDIA's library may ask for to read a report of Nsight Compute."""
 
     query_seconds: float = 60.0
-    """Longest time that a query in SQL may take, with the books that it names."""
+    """Longest time that a query in SQL may take, with its parsing and the books that it names."""
 
     query_memory_bytes: int = 4 << 30
     """Most memory that a query may take beside the profile."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import subprocess
 import zipfile
 from datetime import date, timedelta
 from pathlib import Path
@@ -85,6 +86,7 @@ def test_a_wheel_that_is_not_whole_is_refused(
         module["check"](made, module["Target"]("manylinux_2_17_x86_64", zig))
 
 
+NO_FLAW = json.dumps({"dependencies": [{"name": "a", "version": "1", "vulns": []}]})
 FLAW = {"name": "a", "version": "1", "vulns": [{"id": "PYSEC-1", "fix_versions": ["2"]}]}
 
 
@@ -93,18 +95,45 @@ FLAW = {"name": "a", "version": "1", "vulns": [{"id": "PYSEC-1", "fix_versions":
     [
         ([{"name": "a", "version": "1", "vulns": []}], "", 0, "no known vulnerability in 1 packages"),
         ([FLAW], "", 1, "a 1: PYSEC-1, fixed in 2"),
-        ([{"name": "a", "skip_reason": "not found"}], "", 0, "audit skipped: the advisories cannot be reached"),
-        (None, "requests.exceptions.ConnectionError: Max retries exceeded", 0, "audit skipped"),
+        (
+            [{"name": "a", "skip_reason": "not found"}],
+            "",
+            3,
+            "not audited: all of it: advisories cannot be reached (not found)",
+        ),
+        ([{"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "x"}], "", 3, "not audited: b"),
+        ([{"name": "b", "skip_reason": "x"}, FLAW], "", 1, "a 1: PYSEC-1, fixed in 2"),
+        ([], "", 3, "not audited"),
+        (None, "requests.exceptions.ConnectionError: Max retries exceeded", 3, "nothing was audited"),
         (None, "error: the file is no list of requirements", 1, "audit failed"),
     ],
 )
-def test_an_audit_fails_where_something_is_known_and_is_skipped_without_network(
+def test_an_audit_fails_where_something_is_known_or_nothing_can_be_looked_up(
     dependencies: list[dict[str, Any]] | None, stderr: str, code: int, said: str
 ) -> None:
     stdout = "" if dependencies is None else json.dumps({"dependencies": dependencies})
     found = script("audit")["verdict"](int(bool(stderr) or code), stdout, stderr)
     assert found[0] == code
     assert said in found[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "makes", "code"),
+    [([], 3, 3), (["--offline-ok"], 3, 0), (["--offline-ok"], 1, 1), (["--offline-ok"], 0, 0)],
+)
+def test_only_ci_passes_where_nothing_could_be_looked_up(
+    words: list[str], makes: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    audit = script("audit")
+    outputs = {3: ("", "ConnectionError"), 1: (json.dumps({"dependencies": [FLAW]}), ""), 0: (NO_FLAW, "")}
+    ran = subprocess.CompletedProcess([], int(makes != 0), *outputs[makes])
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ran)
+    monkeypatch.setattr("sys.argv", ["audit.py", *words])
+    assert audit["main"]() == code
+    assert ("WARNING: NO ADVISORY WAS LOOKED UP" in capsys.readouterr().out) == (makes == 3 and code == 0)
+    makefile, ci = (ROOT / "Makefile").read_text(), (ROOT / ".ci" / "run").read_text()
+    assert "audit AUDIT=\n" in makefile.partition("\nrelease: ")[2].partition("\n\n")[0]
+    assert "make audit AUDIT=--offline-ok" in ci
 
 
 def test_a_figure_that_is_edited_or_stale_fails_the_release() -> None:

@@ -75,11 +75,20 @@ def test_no_secret_and_no_more_rights_than_needed(path: Any) -> None:
     assert asked <= {"publish"}
     assert all("if" in workflow["jobs"][name] and "environment" in workflow["jobs"][name] for name in asked)
     for step in steps(path.name):
-        if "uses" in step:
-            assert re.fullmatch(r"[\w/-]+@v\d+(\.\d+)*", step["uses"]), "an action has a version"
         if step.get("uses", "").startswith("actions/checkout@"):
             assert step["with"]["persist-credentials"] is False
     assert all("timeout-minutes" in job for job in workflow["jobs"].values())
+
+
+def test_every_action_is_pinned_by_its_commit() -> None:
+    """A tag can be moved, a commit cannot; the comment says which version it is."""
+    pages = [ROOT / "action.yml", ROOT / "README.md", *WORKFLOWS, *(ROOT / "docs").rglob("*.md")]
+    used = [
+        line.strip() for page in pages for line in re.findall(r"^\s*(?:- )?uses: .*", page.read_text(), re.MULTILINE)
+    ]
+    assert len(used) > 20
+    for line in used:
+        assert re.fullmatch(r"(?:- )?uses: [\w./-]+@[0-9a-f]{40} # (?:v\d+\.\d+\.\d+|the ).*", line + " "), line
 
 
 def test_the_version_without_tags_is_the_one_that_is_being_written() -> None:

@@ -188,6 +188,16 @@ def test_damaged_records_are_counted_and_a_cut_file_gives_what_is_whole(tmp_path
     assert [severity for severity, _ in said(trace)] == [Severity.INFO, Severity.LOSS]
 
 
+@pytest.mark.parametrize(("behind", "lost"), [(bytes(999), 0), (b"junk", 1)])
+def test_what_stands_behind_gzip_is_told_and_padding_is_not(behind: bytes, lost: int, tmp_path: Path) -> None:
+    path, _ = recorded(tmp_path)
+    samples = tmp_path / "run.samples.gz"
+    samples.write_bytes(samples.read_bytes() + behind)
+    trace = open_trace(path)
+    assert len(trace["samples"]) > 0
+    assert [severity for severity, _ in said(trace)] == [Severity.INFO] + [Severity.LOSS] * lost
+
+
 def test_sql_has_the_frames_of_samples(tmp_path: Path) -> None:
     path, _ = recorded(tmp_path)
     asked = "SELECT DISTINCT frame, frames FROM samples WHERE source = 'python'"

@@ -27,7 +27,7 @@ from gpuledger.read import SAMPLES, profiles_in
 from gpuledger.read.torch import events
 from gpuledger.read.torch.reader import end_what_threw
 from gpuledger.selection import Selection
-from gpuledger.trace.model import NotMeasured
+from gpuledger.trace.model import NotMeasured, Severity
 from gpuledger.verbs.report import build_report
 from support.book_checks import analysed, check_balance
 from support.command import ROOT, gpuledger
@@ -191,7 +191,7 @@ def test_pieces_and_layout_change_nothing(
     text = json.dumps(whole, indent=indent).encode()
 
     class Small(io.BytesIO):
-        cut = ""
+        end_notes = ()
 
     def names(size: int) -> list[str]:
         before = events.PIECE
@@ -219,7 +219,7 @@ def test_a_cut_off_trace_keeps_its_whole_events(data: st.DataObject) -> None:
     at = data.draw(st.integers(ends[0] - 50, len(text) - 3))
 
     class Cut(io.BytesIO):
-        cut = ""
+        end_notes = ()
 
     stream = events.EventStream(Cut(text[:at].encode()), "x", Limits())
     kept = [event for batch in stream.batches() for event in batch]
@@ -322,8 +322,48 @@ def test_gzip_that_breaks_off_is_marked(tmp_path: Path) -> None:
     trace = open_trace(path)
     assert 0 < len(trace[Table.KERNELS]) < 2000
     assert [note.code for note in trace.health] == ["trace-cut-off"]
-    path.write_bytes(gzip.compress(content[:5000]) + gzip.compress(content[5000:]) + b"junk")
-    assert len(open_trace(path)[Table.KERNELS]) == 2000
+
+
+@pytest.mark.parametrize(
+    ("behind", "trailing"),
+    [(b"", 0), (bytes(5000), 0), (b"junk", 4), (b"\x1f", 1), (bytes(9) + b"x" * (3 << 20), 9 + (3 << 20))],
+)
+def test_what_stands_behind_gzip_is_counted_and_padding_is_not(behind: bytes, trailing: int, tmp_path: Path) -> None:
+    content = json.dumps({"traceEvents": SMALL * 2000}).encode()
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(content[:5000]) + gzip.compress(content[5000:]) + behind)
+    trace = open_trace(path)
+    assert len(trace[Table.KERNELS]) == 2000
+    told = [(note.severity, note.code, note.count) for note in trace.health if note.code != "ids-repeated"]
+    assert told == [(Severity.LOSS, "gzip-trailing", trailing)] * (trailing > 0)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+@pytest.mark.parametrize(
+    ("before", "after", "names"),
+    [
+        ('"distributedInfo": {"rank": 1}', '"distributedInfo": {"rank": 1}', None),
+        ('"distributedInfo": {"rank": 1}', '"distributedInfo": {"rank": 2}', "distributedInfo"),
+        ('"schemaVersion": 1, "schemaVersion": 2', '"traceName": "a"', "schemaVersion"),
+        ('"a": 1', '"deviceProperties": [], "deviceProperties": [{"id": 0}], "a": 2', "deviceProperties, a"),
+        ('"a": 1', '"traceEvents": []', "traceEvents"),
+        ('"a": {"b": 1, "b": 2}', '"c": 1', None),
+    ],
+)
+def test_a_key_that_is_given_twice_is_told(
+    before: str, after: str, names: str | None, suffix: str, tmp_path: Path
+) -> None:
+    text = f'{{{before}, "traceEvents": {json.dumps(SMALL)}, {after}}}'.encode()
+    health = open_trace(saved(tmp_path / f"a{suffix}", text)).health
+    told = f"the JSON gives {names} more than once, with different values: only one of them was read"
+    assert [note.sentence for note in health] == ([told] if names else [])
+
+
+def test_a_second_list_of_events_that_is_too_long_to_look_at_is_counted(tmp_path: Path) -> None:
+    first = json.dumps({"traceEvents": SMALL})[:-1]
+    path = saved(tmp_path / "a.json", f'{first}, "traceEvents": {json.dumps(SMALL * 20_000)}}}'.encode())
+    [note] = open_trace(path, limits=Limits(event_bytes=1 << 20)).health
+    assert (note.code, note.count) == ("json-trailing", path.stat().st_size - len(first) - 1)
 
 
 def test_bombs_do_not_explode(tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ def test_an_event_costs_a_few_numbers(tmp_path: Path) -> None:
 
 
 class Given(io.BytesIO):
-    cut = ""
+    end_notes = ()
 
 
 @given(st.binary(max_size=5000), st.lists(st.integers(1, 2000), max_size=20))
@@ -319,7 +319,7 @@ def test_a_stream_that_breaks_off_says_so_at_its_end(tmp_path: Path) -> None:
     with path.open("rb") as file, read_ahead(Gunzipped(PlainFile(file), "a.gz", Limits())) as stream:
         assert stream.read(100) == content[:100]
         assert content.startswith(content[:100] + stream.read())
-        assert stream.cut == "the gzip stream breaks off"
+        assert [note.sentence for note in stream.end_notes] == ["the gzip stream breaks off: the trace is truncated"]
 
 
 def test_without_threads_nothing_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:

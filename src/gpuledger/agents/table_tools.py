@@ -181,7 +181,7 @@ def query(profiles: AgentProfiles, handle: str, sql: str, offset: int = 0, limit
     opened = profiles.of(handle)
     run = opened.run
     answer = answer_statement(
-        statement(sql), QuerySubject(run.trace, run.devices, run.name, opened.wanted), profiles.limits
+        statement(sql, profiles.limits), QuerySubject(run.trace, run.devices, run.name, opened.wanted), profiles.limits
     )
     whole = query_document(run.name, answer, run.trace.health).json()
     kept = {key: whole[key] for key in ("profile", "columns", "is_cut", "not_measured")}

@@ -28,7 +28,7 @@ def traces_in(source: Source, limits: Limits) -> list[str]:
     for name, read in members(source, limits):
         check()
         head, stream = unpacked(read(), name, limits)
-        if not head and stream.cut:
+        if not head and stream.end_notes:
             raise UnreadableProfile(
                 f"{source.name}: the archive is damaged", found=f"{name} cannot be read", hint="copy or pack it again"
             )

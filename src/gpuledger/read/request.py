@@ -35,9 +35,12 @@ _LOSSES: Final = {
     "gpu-not-recorded": "{count} rows of GPU work do not say which GPU they ran on; {gpu} is assumed",
     "graph-nodes-not-recorded": "{count} kernels or copies of CUDA graphs do not say which node they are: gaps between "
     "them look like the host's",
+    "gzip-trailing": "{count} bytes after the end of the gzip data are no part of it and were left out",
     "ids-repeated": "{count} of {of} kernels carry the correlation id of another one: which call launched them is not "
     "known, nor why the GPU was idle",
+    "json-trailing": "{count} bytes after the list of events are no valid JSON and were left out",
     "kernels-timeless": "{count} of {of} kernels take 0 ns or less: what the GPU did in that time looks idle",
+    "keys-repeated": "the JSON gives {keys} more than once, with different values: only one of them was read",
     "launches-lost": "{count} of {of} GPU operations lack the call that launched them, though others on their stream "
     "have theirs: calls are missing from the profile, and why the GPU was idle is not known",
     "launches-not-recorded": "the GPU ran {count} operations, and the profile holds no call that launched any: why it "

@@ -1,7 +1,7 @@
 """What a file holds as one stream of bytes: plain, gzipped, or a member of a tar or zip archive.
 
 Nothing is ever unpacked to disk, and no more than a piece is held. A compressed stream that breaks off gives what it
-held and says so in `cut`.
+held and says so in `end_notes`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import tarfile
 import threading
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from queue import SimpleQueue
@@ -21,8 +21,10 @@ from zlib_ng import zlib_ng
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.messages import say
+from gpuledger.messages import Message, say
+from gpuledger.read.request import counted
 from gpuledger.read.source import Source, opened
+from gpuledger.trace.model import Note, Severity
 from gpuledger.units import bytes_text
 
 GZIP: Final = b"\x1f\x8b"
@@ -33,11 +35,11 @@ _BROKEN: Final = (*_DAMAGED, EOFError, OSError, tarfile.TarError, zipfile.BadZip
 
 
 class ByteStream(Protocol):
-    """A stream that says whether it broke off."""
+    """A stream that says how it ended."""
 
     @property
-    def cut(self) -> str:
-        """Why the stream ended before its end; empty while all is well."""
+    def end_notes(self) -> Sequence[Note]:
+        """At the end, whether the stream broke off or had more behind; a stream around it has the same list."""
 
     def read(self, size: int = -1, /) -> bytes:
         """Up to `size` bytes, none at the end."""
@@ -46,13 +48,18 @@ class ByteStream(Protocol):
 class PlainFile:
     """A file as it is."""
 
-    cut = ""
+    end_notes: Sequence[Note] = ()
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 
     def read(self, size: int = -1, /) -> bytes:
         return self._file.read(size)
+
+
+def cut_off(reason: Message) -> Note:
+    """The note of a trace that breaks off."""
+    return Note(Severity.LOSS, "trace-cut-off", say("{reason}: the trace is truncated", reason=reason))
 
 
 class _InPieces:
@@ -82,7 +89,7 @@ class Gunzipped(_InPieces):
     """What a gzip file holds; several members in a row count as one."""
 
     def __init__(self, file: ByteStream, name: str, limits: Limits) -> None:
-        self.cut = ""
+        self.end_notes = list[Note]()
         self._file, self._name, self._limit, self._total = file, name, limits.unpacked_bytes, 0
         self._unpack = zlib_ng.decompressobj(wbits=31)
         self._packed, self._next, self._step = b"", 0, _PIECE // 4
@@ -90,17 +97,20 @@ class Gunzipped(_InPieces):
     def _more(self) -> bytes:
         packed = self._unpack.unconsumed_tail or self._next_compressed()
         if self._unpack.eof:
-            if not packed.startswith(GZIP):  # the end, or junk after it
+            if not packed.startswith(GZIP):
+                self.end_notes += counted("gzip-trailing", self._bytes_from(packed))
                 self._ended = True
                 return b""
             self._unpack = zlib_ng.decompressobj(wbits=31)
         if not packed:
-            self._ended, self.cut = True, say("the gzip stream breaks off")
+            self.end_notes.append(cut_off(say("the gzip stream breaks off")))
+            self._ended = True
             return b""
         try:
             part: bytes = self._unpack.decompress(packed, 2 * _PIECE)
         except _DAMAGED:
-            self._ended, self.cut = True, say("the gzip stream is damaged")
+            self.end_notes.append(cut_off(say("the gzip stream is damaged")))
+            self._ended = True
             return b""
         if self._unpack.eof:
             self._next -= len(self._unpack.unused_data)
@@ -110,6 +120,14 @@ class Gunzipped(_InPieces):
         if self._total > self._limit:
             raise too_large(self._name, self._limit)
         return part
+
+    def _bytes_from(self, piece: bytes) -> int:
+        """How many bytes there are from this piece on; 0 if all are zeros: padding to whole blocks."""
+        count, is_padding, piece = 0, True, piece + self._packed[self._next :]
+        while piece:
+            count, is_padding = count + len(piece), is_padding and not piece.strip(b"\0")
+            piece = self._file.read(_PIECE)
+        return 0 if is_padding else count
 
     def _next_compressed(self) -> bytes:
         """The next compressed bytes, at least two of them unless the file ends."""
@@ -151,16 +169,16 @@ class ArchiveMember:
     """A member of an archive; where it is damaged, what could be read of it."""
 
     def __init__(self, file: BinaryIO, name: str, limits: Limits) -> None:
-        self.cut = ""
+        self.end_notes = list[Note]()
         self._file, self._name, self._limit, self._total = file, name, limits.unpacked_bytes, 0
 
     def read(self, size: int = -1, /) -> bytes:
-        if self.cut:
+        if self.end_notes:
             return b""
         try:
             part = self._file.read(size)
         except _BROKEN:
-            self.cut = say("the archive is damaged")
+            self.end_notes.append(cut_off(say("the archive is damaged")))
             return b""
         self._total += len(part)
         if self._total > self._limit:
@@ -173,13 +191,9 @@ class _Ahead(_InPieces, threading.Thread):
 
     def __init__(self, stream: ByteStream) -> None:
         super().__init__(name="gpuledger unpacking", daemon=True)
-        self._stream = stream
+        self._stream, self.end_notes = stream, stream.end_notes
         self._pieces: SimpleQueue[bytes | Exception] = SimpleQueue()
         self._room, self._given_up = threading.Semaphore(4), False  # so many pieces may lie unpacked
-
-    @property
-    def cut(self) -> str:
-        return self._stream.cut if self._ended else ""
 
     def run(self) -> None:
         piece = b" "
@@ -228,11 +242,7 @@ class RejoinedStream:
     """Bytes that were already looked at, then the rest of their stream."""
 
     def __init__(self, head: bytes, rest: ByteStream) -> None:
-        self._head, self._rest = head, rest
-
-    @property
-    def cut(self) -> str:
-        return self._rest.cut
+        self._head, self._rest, self.end_notes = head, rest, rest.end_notes
 
     def read(self, size: int = -1, /) -> bytes:
         if not self._head:

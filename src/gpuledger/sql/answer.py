@@ -24,16 +24,14 @@ from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.sql.booked import BOOKED, QuerySubject, call_values, launched_values
 from gpuledger.sql.nvidia_names import views
-from gpuledger.sql.statement import Statement, duckdb_package, refusal, statement
+from gpuledger.sql.statement import Statement, duckdb_package, in_time_and_memory, refusal, statement, too_slow
 from gpuledger.sql.tables import BY_NAME, ColumnValues, QueryTable, TableValues, columns_to_read, recorded_values
-from gpuledger.system.killable import Died, Overdue, in_child
 from gpuledger.system.resources import usable_cores
-from gpuledger.trace.deadline import left_s, until
+from gpuledger.trace.deadline import until
 from gpuledger.trace.model import Note, Trace
 from gpuledger.trace.notebook_table import html_table, rows_text
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import EVENTS, Table
-from gpuledger.units import bytes_text
 from gpuledger.visible_text import visible
 
 if TYPE_CHECKING:
@@ -105,7 +103,7 @@ class QueryAnswer:
 
 def ask(trace: Trace, devices: Sequence[Device] | None, sql: str, *, limits: Limits = DEFAULT_LIMITS) -> QueryAnswer:
     """Answer a question in SQL; `devices` are the trace's books, where they are made already."""
-    return answer_statement(statement(sql), QuerySubject(trace, devices), limits)
+    return answer_statement(statement(sql, limits), QuerySubject(trace, devices), limits)
 
 
 def to_read(asked: Statement) -> tuple[Mapping[Table, Collection[str]], Mapping[Table, Collection[str]]]:
@@ -124,10 +122,10 @@ def to_read(asked: Statement) -> tuple[Mapping[Table, Collection[str]], Mapping[
 
 def answer_statement(asked: Statement, subject: QuerySubject, limits: Limits) -> QueryAnswer:
     """Make the tables that the question names, and ask."""
-    with until(time.monotonic() + limits.query_seconds, lambda: too_slow(limits)):
+    with until(time.monotonic() + limits.query_seconds - asked.parse_seconds, lambda: too_slow(limits)):
         tables = {name: _values(subject, BY_NAME[name], columns) for name, columns in asked.asked.items()}
         more = tuple(views(asked.by_nvidia, asked.asked))
-        columns, rows, is_cut = run(asked.sql, tables, limits, more)
+        columns, rows, is_cut = in_time_and_memory(lambda: run(asked.sql, tables, limits, more), limits)
     return QueryAnswer(
         sql=asked.sql,
         columns=tuple(AnswerColumn(*column) for column in columns),
@@ -192,21 +190,6 @@ def run(
     sql: str, tables: Mapping[str, TableValues], limits: Limits, more_views: Sequence[str] = ()
 ) -> tuple[tuple[tuple[str, str], ...], list[tuple[Value, ...]], bool]:
     """The answer's columns, with DuckDB's types; its rows; and whether there are more than are kept."""
-    try:
-        return in_child(
-            lambda: _answer(sql, tables, limits, more_views),
-            seconds=min(limits.query_seconds, left_s()),
-            more_bytes=limits.query_memory_bytes + (1 << 30),  # what threads and DuckDB take besides
-        )
-    except Overdue:
-        raise too_slow(limits) from None
-    except Died:
-        raise _too_large(limits) from None
-
-
-def _answer(
-    sql: str, tables: Mapping[str, TableValues], limits: Limits, more_views: Sequence[str]
-) -> tuple[tuple[tuple[str, str], ...], list[tuple[Value, ...]], bool]:
     duckdb = duckdb_package()
     try:
         with duckdb.connect(":memory:") as connection:
@@ -227,8 +210,8 @@ def _answer(
             while len(rows) < most and (some := answer.fetchmany(min(10_000, most - len(rows)))):
                 rows += (tuple(map(_plain, row)) for row in some)
             return columns, rows[: limits.query_rows], len(rows) == most
-    except (duckdb.OutOfMemoryException, MemoryError):
-        raise _too_large(limits) from None
+    except duckdb.OutOfMemoryException:
+        raise MemoryError from None
     except duckdb.Error as error:
         raise refusal(error, tables) from None
 
@@ -243,21 +226,6 @@ def _settings(limits: Limits) -> Iterator[tuple[str, str]]:
     yield "python_enable_replacements", "false"
     yield "enable_external_access", "false"
     yield "lock_configuration", "true"
-
-
-def _too_large(limits: Limits) -> QueryRefused:
-    return QueryRefused(
-        f"the query needs more memory than its limit of {bytes_text(limits.query_memory_bytes)}",
-        hint="narrow it with WHERE or LIMIT, or raise the limit: --limit=query-memory-bytes=16GB",
-    )
-
-
-def too_slow(limits: Limits) -> QueryRefused:
-    """That a query, or what it needs, took too long."""
-    return QueryRefused(
-        f"the query takes longer than its limit of {limits.query_seconds:g} s",
-        hint=f"narrow it with WHERE, or raise the limit: --limit=query-seconds={10 * max(limits.query_seconds, 1):g}",
-    )
 
 
 def _hand_over(connection: DuckDBPyConnection, tables: Mapping[str, TableValues]) -> None:

@@ -10,16 +10,21 @@ import atexit
 import gc
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from gpuledger.errors import QueryRefused, needing
-from gpuledger.records import dataclass
+from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.records import dataclass, replace
 from gpuledger.sql.nvidia_names import NAMES as NVIDIAS
 from gpuledger.sql.nvidia_names import columns_of_ours, from_sqlite
 from gpuledger.sql.tables import BY_NAME, TABLES
+from gpuledger.system.killable import Died, Overdue, Result, in_child
+from gpuledger.trace.deadline import check, left_s
+from gpuledger.units import bytes_text
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -50,6 +55,8 @@ class Statement:
     """Of each of our tables that it names, the columns that it may need, in their order."""
     by_nvidia: frozenset[str] = frozenset()
     """Tables that it calls as NVIDIA's exports do, which are views over ours."""
+    parse_seconds: float = 0.0
+    """How much of its time is used up."""
 
 
 @cache
@@ -61,8 +68,37 @@ def duckdb_package() -> ModuleType:
     return duckdb
 
 
-def statement(sql: str) -> Statement:
-    """The question, if it is one that may be asked."""
+def statement(sql: str, limits: Limits = DEFAULT_LIMITS) -> Statement:
+    """The question, if it is one that may be asked. A long one takes seconds to parse, and nothing interrupts that."""
+    _parser()
+    began_s = time.monotonic()
+    return replace(in_time_and_memory(lambda: _parsed(sql), limits), parse_seconds=time.monotonic() - began_s)
+
+
+def in_time_and_memory(task: Callable[[], Result], limits: Limits) -> Result:
+    """What a task for a query gives, in a copy of this process that is killed where it takes more than a query may."""
+    try:
+        more_bytes = limits.query_memory_bytes + (1 << 30)  # what threads and DuckDB take besides
+        return in_child(task, seconds=min(limits.query_seconds, left_s()), more_bytes=more_bytes)
+    except Overdue:
+        check()  # it may be the time of all that the profile is asked
+        raise too_slow(limits) from None
+    except (Died, MemoryError):
+        raise QueryRefused(
+            f"the query needs more memory than its limit of {bytes_text(limits.query_memory_bytes)}",
+            hint="narrow it with WHERE or LIMIT, or raise the limit: --limit=query-memory-bytes=16GB",
+        ) from None
+
+
+def too_slow(limits: Limits) -> QueryRefused:
+    """That a query, or what it needs, took too long."""
+    return QueryRefused(
+        f"the query takes longer than its limit of {limits.query_seconds:g} s",
+        hint=f"narrow it with WHERE, or raise the limit: --limit=query-seconds={10 * max(limits.query_seconds, 1):g}",
+    )
+
+
+def _parsed(sql: str) -> Statement:
     duckdb = duckdb_package()
     if any(name in sql.lower() for name in NVIDIAS):
         sql = from_sqlite(sql)
@@ -106,7 +142,6 @@ def refusal(error: Exception, tables: Iterable[str]) -> QueryRefused:
 class _Names:
     def __init__(self) -> None:
         self.tables: set[str] = set()
-        self.own_tables: set[str] = set()  # those that the query makes itself, WITH ... AS.
         self.columns: set[str] = set()
         self.whole: set[str] = set()  # tables of which all columns may be needed
 
@@ -115,9 +150,9 @@ def _columns_asked(tree: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]],
     if tree.get("error"):
         raise QueryRefused(f"a query may only read: {tree.get('error_message', 'it cannot be taken apart')}")
     names = _Names()
-    for node, scope in _nodes(tree):
-        _look_at(node, scope, names)
-    unknown = sorted(names.tables - names.own_tables - BY_NAME.keys() - NVIDIAS)
+    for node, scope, with_names in _nodes(tree):
+        _look_at(node, scope, with_names, names)
+    unknown = sorted(names.tables - BY_NAME.keys() - NVIDIAS)
     if unknown:
         raise no_table(unknown[0])
     by_nvidia = names.tables & NVIDIAS
@@ -135,18 +170,24 @@ def _columns_asked(tree: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]],
     return asked, frozenset(by_nvidia)
 
 
-def _nodes(tree: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, str]]]:
-    """Every node, with the tables that its SELECT is from: their names by what it calls them."""
-    left: list[tuple[Any, Mapping[str, str]]] = [(tree, {})]
+def _nodes(tree: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, str], frozenset[str]]]:
+    """Every node, with the tables of its SELECT by alias, and the names of WITH that hold in it."""
+    left: list[tuple[Any, Mapping[str, str], frozenset[str]]] = [(tree, {}, frozenset())]
     while left:
-        node, scope = left.pop()
+        node, scope, with_names = left.pop()
         if isinstance(node, list):
-            left += ((child, scope) for child in node)
+            left += ((child, scope, with_names) for child in node)
         elif isinstance(node, dict):
             if "from_table" in node:
                 scope = dict(_from(node["from_table"]))
-            yield node, scope
-            left += ((child, scope) for child in node.values())
+            for entry in node.pop("cte_map", {}).get("map", ()):  # each sees those before it
+                left.append((entry["value"], scope, with_names))
+                with_names |= {str(entry["key"]).lower()}
+            yield node, scope, with_names
+            recurring = with_names | {str(node.get("cte_name", "")).lower()}  # in the part that is repeated alone
+            left += (
+                (child, scope, recurring if key in ("right", "child") else with_names) for key, child in node.items()
+            )
 
 
 def _from(source: Any) -> Iterator[tuple[str, str]]:
@@ -162,13 +203,14 @@ def _from(source: Any) -> Iterator[tuple[str, str]]:
                 left += (node.get("left"), node.get("right"), node.get("source"))
 
 
-def _look_at(node: Mapping[str, Any], scope: Mapping[str, str], names: _Names) -> None:
+def _look_at(node: Mapping[str, Any], scope: Mapping[str, str], with_names: frozenset[str], names: _Names) -> None:
     match node.get("type"):
         case "BASE_TABLE":
-            schema = str(node.get("schema_name", "")).lower()
+            schema, name = str(node.get("schema_name", "")).lower(), str(node["table_name"]).lower()
             if schema not in _SCHEMAS:  # DuckDB's own, which list its settings
                 raise no_table(f"{schema}.{node['table_name']}")
-            names.tables.add(str(node["table_name"]).lower())
+            if schema or name not in with_names:
+                names.tables.add(name)
         case "TABLE_FUNCTION":
             _allow_rows_of(str(node["function"].get("function_name", "")).lower())
         case "SHOW_REF" if node.get("query") is None:
@@ -184,10 +226,6 @@ def _look_at(node: Mapping[str, Any], scope: Mapping[str, str], names: _Names) -
     if node.get("ref_type") == "NATURAL":
         names.whole.update(scope.values())
     names.columns.update(str(name).lower() for name in node.get("using_columns") or ())
-    if "cte_map" in node:
-        names.own_tables.update(str(entry["key"]).lower() for entry in node["cte_map"].get("map", ()))
-    if "cte_name" in node:
-        names.own_tables.add(str(node["cte_name"]).lower())
 
 
 def _allow_rows_of(function: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import io
 import multiprocessing
 import os
 import pickle
@@ -72,10 +73,8 @@ def in_child(task: Callable[[], Result], *, seconds: float, more_bytes: int) -> 
     try:
         theirs.close()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        if not ours.poll(max(seconds, 0)):
-            raise Overdue
-        result, error = ours.recv()
-    except EOFError:
+        result, error = pickle.load(io.BufferedReader(_PipeUntil(ours, time.monotonic() + seconds)))  # noqa: S301
+    except (EOFError, pickle.UnpicklingError):
         raise Died from None
     finally:  # also at Ctrl-C
         ours.close()
@@ -87,6 +86,22 @@ def in_child(task: Callable[[], Result], *, seconds: float, more_bytes: int) -> 
     return value
 
 
+class _PipeUntil(io.RawIOBase):
+    """What comes through a pipe until the deadline: a large answer takes long to arrive and to unpickle, too."""
+
+    def __init__(self, pipe: Connection, deadline_s: float) -> None:
+        self._pipe, self._deadline_s = pipe, deadline_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left_s = self._deadline_s - time.monotonic()
+        if left_s < 0 or not self._pipe.poll(left_s):
+            raise Overdue
+        return os.readv(self._pipe.fileno(), [buffer])
+
+
 def _work_and_exit(task: Callable[[], Any], pipe: Connection, more_bytes: int) -> None:
     """The life of the copy. Nothing of what it was copied from is cleaned up here: it is in use there."""
     try:
@@ -94,9 +109,11 @@ def _work_and_exit(task: Callable[[], Any], pipe: Connection, more_bytes: int) -
         gc.disable()
         bound_address_space(more_bytes)
         try:
-            pipe.send((task(), None))
+            answer: tuple[Any, Exception | None] = task(), None
         except Exception as error:
-            pipe.send((None, error))
+            answer = None, error
+        with os.fdopen(pipe.fileno(), "wb", closefd=False) as file:
+            pickle.dump(answer, file, pickle.HIGHEST_PROTOCOL)
     finally:
         os._exit(0)
 

@@ -20,7 +20,7 @@ def query(
     progress: Listener = NOBODY,
 ) -> QueryAnswer:
     """The answer to a question in SQL: what `gpuledger query` shows; `gpuledger query --schema` lists the tables."""
-    asked = statement(sql)
+    asked = statement(sql, limits)
     read, where_sampled = to_read(asked)
     trace = ProfileReading(limits, progress).trace(profile, read, where_sampled)
     progress.stage("asking")

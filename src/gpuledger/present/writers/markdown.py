@@ -17,6 +17,8 @@ from gpuledger.present.writers.text import shade_lines
 from gpuledger.units import share_text
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|#~])")
+_LINKED = re.compile(r"@(?=\w)|#(?=\d)|:(?=//)|www(?=\.)|\bGH(?=-\d)", re.IGNORECASE)
+"""What GitHub makes a mention, a reference or a link of, escaped or not, unless a comment stands within."""
 
 
 def document_markdown(document: doc.Document, language: str, *, raw: bool = False) -> str:
@@ -140,7 +142,7 @@ def table_markdown(sheet: Sheet, *, raw: bool = False) -> str:
 def escaped(text: str) -> str:
     """Text that Markdown shows as it is."""
     plain = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _SPECIAL.sub(r"\\\1", plain)
+    return _LINKED.sub(r"\g<0><!-- -->", _SPECIAL.sub(r"\\\1", plain))
 
 
 def _line(cells: list[str]) -> str:

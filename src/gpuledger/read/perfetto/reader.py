@@ -21,10 +21,10 @@ from gpuledger.read.nsys.report_events import Damage
 from gpuledger.read.perfetto.packets import PerfettoPackets, PerfettoSlices, PerfettoTrack
 from gpuledger.read.request import Progress, WantedColumns, counted
 from gpuledger.read.source import Source, in_time, opened
-from gpuledger.read.stream import PlainFile, too_large, unpacked
+from gpuledger.read.stream import PlainFile, cut_off, too_large, unpacked
 from gpuledger.regex import regex
 from gpuledger.trace.keys import group, occurrences
-from gpuledger.trace.model import Gpu, Note, Origin, Process, Severity, Trace
+from gpuledger.trace.model import Gpu, Origin, Process, Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Table
 from gpuledger.units import bytes_text
@@ -86,11 +86,13 @@ class PerfettoReader:
         if source.size > limits.unpacked_bytes:
             raise too_large(source.name, limits.unpacked_bytes)
         with in_time(source.name, limits), opened(source) as file:
-            content = unpacked(PlainFile(file), source.name, limits)[1].read()
+            _, stream = unpacked(PlainFile(file), source.name, limits)
+            content = stream.read()
             raw = RawTables(source.name, wanted, limits)
             try:
                 reading = _PerfettoReading(PerfettoPackets(content, raw.codes), raw)
                 progress("packets", reading.packets.count)
+                raw.notes += stream.end_notes or reading.packets.is_cut * [cut_off(say("the last packet breaks off"))]
                 return reading.trace(limits)
             except Damage:
                 raise UnreadableProfile(
@@ -137,9 +139,6 @@ class _PerfettoReading:
         if self.packets.compressed:
             self._raw.notes += counted("events-unknown", self.packets.compressed, kind="compressed packets")
         self._raw.notes += counted("events-unreadable", self.packets.unpaired)
-        if self.packets.is_cut:
-            sentence = say("{reason}: the trace is truncated", reason=say("the last packet breaks off"))
-            self._raw.notes.append(Note(Severity.LOSS, "trace-cut-off", sentence))
         named = {track.pid: track.process for track in self.packets.tracks.values() if track.process and track.pid >= 0}
         agents = bool(self._seen.keys() & {"kernel_dispatch", "memory_copy", "hip_api", "hsa_api"})
         origin = Origin(

@@ -153,11 +153,12 @@ def read_json(stream: ByteStream, name: str, container: str, wanted: WantedColum
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableProfile(
             f"{name}: a result of rocprofv3 that is not whole, or is laid out in a way gpuledger does not know",
-            found=stream.cut or str(error),
+            found=stream.end_notes[0].sentence if stream.end_notes else str(error),
             hint="copy it again, or write it again with `rocprofv3 --output-format json` (or rocpd)",
         ) from None
     del text
     raw = RawTables(name, wanted, limits)
+    raw.notes += stream.end_notes
     gpus: dict[int, Gpu] = {}
     rows: Counter[str] = Counter()
     for process in processes:

@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.messages import say
+from gpuledger.messages import Message, say
 from gpuledger.read.checked_tables import LARGEST
 from gpuledger.read.other_tools import other_json
 from gpuledger.read.request import counted, more_event_bytes
 from gpuledger.read.source import too_slow
-from gpuledger.read.stream import ByteStream
+from gpuledger.read.stream import ByteStream, cut_off
 from gpuledger.read.torch.columns import PLAIN, USUAL, Args, Event, decode_any
-from gpuledger.trace.model import Note, Severity
+from gpuledger.trace.model import Note
 from gpuledger.trace.spans import Ints
 from gpuledger.units import bytes_text, count_text
 
@@ -49,6 +49,7 @@ _FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(A
 _HEAD: Final = 1 << 16
 _FEW: Final = 8
 """So many candidates for a cut are tried before a piece is taken for broken."""
+_PADDING: Final = b" \t\r\n\0"
 _BLANK: Final = re.compile(r"[ \t\r\n,]*+")
 
 
@@ -62,7 +63,8 @@ class EventStream:
         self._stream, self._name, self._limits = stream, name, limits
         self._deadline = time.monotonic() + limits.read_seconds
         self._odd = self._lost = self._kept = 0
-        self._broken_off = ""
+        self._broken_off: list[Message] = []
+        self._trailing_bytes, self._repeated = 0, list[str]()
         self._decoders: tuple[msgspec.json.Decoder[list[Any]], ...] = (PLAIN, USUAL)
         self._is_faulty = False
         """Whether the last piece that could not be decoded holds something else than whole events."""
@@ -101,10 +103,10 @@ class EventStream:
                 return
 
     def notes(self) -> list[Note]:
-        cut = self._broken_off or self._stream.cut
-        broken_off = say("{reason}: the trace is truncated", reason=cut)
         return [
-            *([Note(Severity.LOSS, "trace-cut-off", broken_off)] if cut else []),
+            *{note.code: note for note in (*self._stream.end_notes, *map(cut_off, self._broken_off))}.values(),
+            *counted("json-trailing", self._trailing_bytes),
+            *counted("keys-repeated", len(self._repeated), keys=", ".join(key[:60] for key in self._repeated[:4])),
             *counted("events-unreadable", self._lost),
             *counted("events-odd", self._odd),
         ]
@@ -131,12 +133,12 @@ class EventStream:
                 looked_at, tried = match.end(), tried + 1
                 if tried > _FEW:
                     raise self._not_a_trace(text)
-                before = _object(text[: match.start()].rstrip().rstrip(b",") + b"}")
-                if before is None:
+                before, rest = _object(text[: match.start()].rstrip().rstrip(b",") + b"}")
+                if before is None or rest:
                     continue  # the word, but inside something else
                 if match["value"] != b"[":
                     raise UnreadableProfile(f"{self._name}: traceEvents is no list", hint="export the trace again")
-                self.metadata = before
+                self._add_metadata(before)
                 return text[match.end() :]
             if len(text) > self._limits.event_bytes:
                 raise UnreadableProfile(
@@ -147,7 +149,8 @@ class EventStream:
                 raise self._not_a_trace(text)
 
     def _not_a_trace(self, text: bytes) -> UnreadableProfile:
-        whole = _object(text)
+        whole, rest = _object(text)
+        whole = None if rest else whole
         if known := other_json(whole or ()):
             return UnreadableProfile(f"{self._name}: is {known[0]}", hint=known[1])
         return UnreadableProfile(
@@ -204,10 +207,23 @@ class EventStream:
         if ended:
             self._after_events(text)
         else:
-            self._broken_off = self._broken_off or say("the list of events does not end")
+            self._broken_off.append(say("the list of events does not end"))
 
     def _after_events(self, text: bytes) -> None:
-        self.metadata |= _object(b"{" + text.strip().removeprefix(b",")) or {}
+        after, rest = _object(b"{" + text.strip().removeprefix(b","))
+        self._add_metadata(after)
+        self._trailing_bytes = len(rest) - (after is None)
+        while piece := self._next_piece(0):  # also where an end is told
+            self._trailing_bytes += len(piece)
+
+    def _add_metadata(self, given: _JsonObject | None) -> None:
+        """Take the keys beside the list of events; of those that are given twice the last value counts."""
+        for key, value in given.pairs if given else ():
+            if key == "traceEvents" and value != []:
+                raise UnreadableProfile(f"{self._name}: holds `traceEvents` twice", hint="export the trace again")
+            if key == "traceEvents" or self.metadata.get(key, value) != value:
+                self._repeated.append(key)
+            self.metadata[key] = value
 
     def _patiently(self, text: bytes, *, at_end: bool) -> tuple[list[Event], bytes, bool]:
         """Event by event with a decoder that takes what is nearly JSON: events, the rest, and whether the list ended.
@@ -240,7 +256,7 @@ class EventStream:
             events.append(event)
         rest = letters[at:]
         if at_end and rest:
-            self._broken_off = say("the last event breaks off")
+            self._broken_off.append(say("the last event breaks off"))
             rest = ""
         return events, rest.encode("utf-8", "surrogateescape"), False
 
@@ -298,12 +314,22 @@ def _is_usual(letters: str) -> bool:
     return False
 
 
-def _object(text: bytes) -> dict[str, Any] | None:
+class _JsonObject(dict[str, Any]):
+    """A JSON object that also knows its keys as often as they are given."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs: Final = pairs
+
+
+def _object(text: bytes) -> tuple[_JsonObject | None, bytes]:
+    """A JSON object, None if the text begins with none, and what stands after it."""
+    letters = text.decode("utf-8", "backslashreplace")
     try:
-        content = json.loads(text.decode("utf-8", "backslashreplace"), parse_int=_whole)
+        content, end = json.JSONDecoder(parse_int=_whole, object_pairs_hook=_JsonObject).raw_decode(letters)
     except (ValueError, RecursionError):
-        return None
-    return content if isinstance(content, dict) else None
+        return None, text.strip(_PADDING)
+    return content if isinstance(content, _JsonObject) else None, letters[end:].encode().strip(_PADDING)
 
 
 def _whole(text: str) -> int | str:

@@ -417,6 +417,8 @@ def _whole(first: GatheredEvents, others: list[Connection], limits: Limits) -> G
             return None
         if any(note.code != "trace-cut-off" for note in parts[-1].rest.notes):
             return None
+        if any(parts[0].rest.metadata.keys() & part.rest.metadata.keys() for part in parts[1:]):
+            return None
         whole = merged(parts)
     except (EOFError, OSError):  # a child died
         return None
@@ -433,7 +435,7 @@ class _Part:
     """
 
     def __init__(self, stream: ByteStream, start: int, end: int | None) -> None:
-        self._stream, self._before, self._is_ended = stream, b"", False
+        self._stream, self._before, self._is_ended, self.end_notes = stream, b"", False, stream.end_notes
         self._left = None if end is None else end - start
         if start:
             window, cut = _next_cut(stream)
@@ -443,10 +445,6 @@ class _Part:
                 self._left -= begins
                 if self._left < 0:
                     raise ValueError("an event is longer than the part that it ends in")
-
-    @property
-    def cut(self) -> str:
-        return self._stream.cut
 
     def read(self, size: int = -1, /) -> bytes:
         if self._before:
