@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def _flip(pairs: Sequence[tuple[Path, Path]], seed: int, longest_s: float) -> No
 
 
 @contextlib.contextmanager
-def flipping(pairs: Sequence[tuple[Path, Path]], longest_s: float = 0.1) -> Iterator[None]:
+def flipping(pairs: Sequence[tuple[Path, Path]], longest_s: float = 0.05) -> Iterator[None]:
     """Meanwhile each path is now what it was, now what lies beside it."""
     flipper = multiprocessing.get_context("fork").Process(target=_flip, args=(pairs, 1, longest_s), daemon=True)
     flipper.start()
@@ -150,15 +151,15 @@ RACES: list[Race] = [
 def asked(profiles: AgentProfiles, tool: str, path: str, **more: str) -> AgentAnswer | str:
     """A tool, asked of a path, or of the last handles."""
     handle = f"p{max(len(profiles._tickets), 1)}"
-    given = {
+    given: dict[str, dict[str, Any]] = {
         "open_profile": {"path": path},
         "memory_snapshot": {"path": path},
         "history": {"store": path},
         "fleet": {"paths": [path]},
         "list_profiles": {},
         "diff": {"before": "p1", "after": handle},
-    }.get(tool, {"handle": handle})
-    return answered(profiles, tool, {**given, **more}, lambda *_: None)
+    }
+    return answered(profiles, tool, {**given.get(tool, {"handle": handle}), **more}, lambda *_: None)
 
 
 @pytest.mark.parametrize("race", RACES, ids=lambda race: f"{race[0].__name__} {race[1]}")
@@ -172,13 +173,14 @@ def test_no_answer_is_from_outside_whenever_a_path_becomes_a_link(
     pair = beside(place, turned)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("GPULEDGER_CACHE", ("0", "always")[RACES.index(race) % 2])
-    seen = Counter[str]()
+    seen, chance = Counter[str](), random.Random(2)
     with watched_opens(place / "outside") as watched, flipping([pair]):
         for number in range(-(-CALLS // len(RACES))):
             tool, more = tools[number % len(tools)], dict[str, str]()
             if isinstance(tool, tuple):
                 tool, more = tool
             profiles = pickle.loads(pickle.dumps(profiles))  # so that all is read again  # noqa: S301
+            time.sleep(chance.random() * 0.02)  # a refusal is sooner there than the next turn
             said = asked(profiles, tool, path, **more)
             text = said if isinstance(said, str) else json.dumps(said.content)
             assert MARK not in text, (tool, text)

@@ -292,6 +292,25 @@ def test_only_the_source_opens_profiles() -> None:
     assert openers - OPENERS.keys() == set()
 
 
+MEMBERS = {"archive.open", "tarfile.open", "info.is_dir"}
+"""Calls of archives' members, which lie in a file that is open."""
+
+GLOBS = {"jobs/run.py": {"glob.glob", "match.is_dir"}}
+"""What follows links, and is left out where only some folders may be read."""
+
+
+def test_what_an_agent_reaches_asks_the_file_system_by_one_module() -> None:
+    """By any other, a link could lead out of the folders that the agent may read."""
+    asking = (".exists", ".is_file", ".is_dir", ".stat", ".iterdir", ".glob", ".rglob", ".open", "read_bytes")
+    others = {"open", "os.walk", "os.listdir", "os.scandir", "os.stat", "shutil.copyfile", "pa.OSFile", "pa.memory_map"}
+    found = {
+        relative(path): {name for name in called(path) if name.endswith(asking) or name in others} - MEMBERS
+        for path in MODULES
+        if part(path) in ("read", "jobs", "agents")
+    }
+    assert {path: names for path, names in found.items() if names} == GLOBS
+
+
 def test_only_the_command_line_prints() -> None:
     printing = {"print", "click.echo", "sys.stdout.write", "sys.stderr.write"}
     printers = {relative(path) for path in MODULES if part(path) != "cli" and called(path) & printing}

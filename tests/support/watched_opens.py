@@ -21,7 +21,7 @@ class WatchedOpens:
         self._descriptor, self._places = descriptor, places
 
     def paths(self) -> list[Path]:
-        found = []
+        found = list[Path]()
         while True:
             try:
                 told = os.read(self._descriptor, 1 << 16)

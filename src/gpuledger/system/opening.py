@@ -20,7 +20,9 @@ from typing import BinaryIO, Final
 _PASSED: Final = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", 0)  # on Linux it need not be readable
 _MOST_PARTS: Final = 1_000  # with those of links, which may lead in circles
 
-_allowed: tuple[tuple[str, ...], ...] | None = None
+_Parts = tuple[str, ...]  # of a path
+
+_allowed: tuple[_Parts, ...] | None = None
 
 
 @contextlib.contextmanager
@@ -67,8 +69,8 @@ def walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
         return
     with contextlib.suppress(OSError):
         entries = entries_of(folder)
-        folders = [name for name in entries if entries[name]]
-        yield str(folder), folders, [name for name in entries if not entries[name]]
+        folders = [name for name, is_folder in entries.items() if is_folder]
+        yield str(folder), folders, [*entries.keys() - folders]
         for name in folders:
             yield from walk(folder / name)
 
@@ -111,12 +113,9 @@ def identity(file: BinaryIO) -> tuple[int, int]:
 
 def times_open(file: tuple[int, int]) -> int:
     """How often this process has a file open: tells whether a library that takes only a path has opened this one."""
-    count = 0
-    for handle in os.listdir("/dev/fd"):
-        with contextlib.suppress(OSError):  # closed by now, as that of the list is
-            opened = os.fstat(int(handle))
-            count += (opened.st_dev, opened.st_ino) == file
-    return count
+    with os.scandir("/dev/fd") as handles:  # its own is one of them
+        there = [os.fstat(int(handle.name)) for handle in handles]
+    return [(opened.st_dev, opened.st_ino) for opened in there].count(file)
 
 
 def _open(path: str | Path, flags: int) -> int:
@@ -131,9 +130,8 @@ def _walked(path: Path) -> Iterator[tuple[int | None, str]]:
     if _allowed is None:
         yield None, str(path)
         return
-    parts, folder = path.absolute().parts, None
+    parts, at, folder = path.absolute().parts, 1, None
     with contextlib.ExitStack() as passed:
-        at = 1
         for _ in range(_MOST_PARTS):
             here, rest = parts[:at], parts[at:]
             instead = _instead(here, folder, _allowed, is_last=not rest)
@@ -148,9 +146,7 @@ def _walked(path: Path) -> Iterator[tuple[int | None, str]]:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 
-def _instead(
-    here: tuple[str, ...], folder: int | None, allowed: Sequence[tuple[str, ...]], *, is_last: bool
-) -> tuple[str, ...] | None:
+def _instead(here: _Parts, folder: int | None, allowed: Sequence[_Parts], *, is_last: bool) -> _Parts | None:
     """Where a link or `..` leads; None of anything else. OSError where it is neither allowed nor on the way there."""
     if here[-1] == "..":
         return here[: max(len(here) - 2, 1)]

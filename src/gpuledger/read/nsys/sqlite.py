@@ -252,9 +252,8 @@ def _quote(identifier: str) -> str:
 def open_sqlite(source: Source, limits: Limits, progress: Progress) -> Iterator[SqliteExport]:
     """Open `source` for reading and close it after. What SQLite says of a broken file becomes one sentence."""
     _refuse_if_cut(source)
-    watch = StatementWatch(
-        time.monotonic() + limits.read_seconds, source.size + seen(_beside(source.path, "-wal")).st_size
-    )
+    log_bytes = seen(Path(f"{source.path}-wal")).st_size
+    watch = StatementWatch(time.monotonic() + limits.read_seconds, source.size + log_bytes)
     with contextlib.ExitStack() as stack:
         uri = _uri(source, stack)
         try:
@@ -308,11 +307,11 @@ def _uri(source: Source, stack: contextlib.ExitStack) -> str:
     ending = "-wal" if has_log else "-journal"
     if not (has_log or is_limited()):
         return f"{path.as_uri()}?mode=ro"
-    if not seen(_beside(path, ending)).st_size:
+    if not seen(Path(f"{path}{ending}")).st_size:
         return f"{path.as_uri()}?mode=ro&immutable=1"
     try:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuledger-")))
-        for file in (path, _beside(path, ending)):
+        for file in (path, Path(f"{path}{ending}")):
             copy_into(folder, file)
     except OSError as error:
         raise UnreadableProfile(
@@ -321,10 +320,6 @@ def _uri(source: Source, stack: contextlib.ExitStack) -> str:
             hint="close the program that writes it, or free some space",
         ) from None
     return f"{(folder / path.name).as_uri()}?mode=ro"
-
-
-def _beside(path: Path, ending: str) -> Path:
-    return path.with_name(path.name + ending)
 
 
 def _refuse_if_cut(source: Source) -> None:

@@ -400,8 +400,7 @@ def _of_one_run(source: Source) -> Iterator[Source]:
     match = _RUN.fullmatch(source.path.name)
     if match is None:
         return
-    folder = source.path.parent
-    for path in sorted(folder / name for name in entries_of(folder) if name.endswith(".csv")):
+    for path in sorted(map(source.path.with_name, entries_of(source.path.parent))):
         other = _RUN.fullmatch(path.name)
         is_beside = other is not None and other["run"] == match["run"]
         is_agents = path.name == f"{match['run']}_agent_info.csv".lstrip("_")
