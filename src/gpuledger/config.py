@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.errors import GpuledgerError
+from gpuledger.system.opening import is_file, open_file
 
 Families = tuple[tuple[str, str], ...]
 
@@ -28,7 +29,7 @@ MOST_BYTES: Final = 16 << 20
 def user_families(path: Path | None) -> Families:
     """Patterns from `path`, or from a pyproject.toml in the current folder if there is one; none if it sets none."""
     chosen = path or Path("pyproject.toml")
-    if path is None and not chosen.is_file():
+    if path is None and not is_file(chosen):
         return ()
     import tomllib  # only where there is a file
 
@@ -47,9 +48,8 @@ def user_families(path: Path | None) -> Families:
 
 def _text(path: Path) -> str:
     """What a regular file holds: a device has no end, and a pipe would be waited for."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
+    with open_file(path) as file:
+        status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise GpuledgerError(f"{path}: not a regular file", hint="save the families to a file first")
         if status.st_size > MOST_BYTES:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gpuledger.agents.profiles import AllowedFolders
 from gpuledger.errors import UnreadableProfile
+from gpuledger.system.opening import only_below
 from support.nsys_exports import kernel, minimal
 
 
@@ -52,7 +53,6 @@ def test_what_lies_below_is_found_from_each_folder(place: Path) -> None:
         "/etc/passwd",
         "/etc/passwd::member",
         "leak.sqlite::x",
-        "export",
         "~/run.sqlite/../../../..",
     ],
 )
@@ -62,7 +62,7 @@ def test_what_leads_elsewhere_is_refused_whether_it_is_there_or_not(place: Path,
     assert str(place / "mine") in refusal.value.found
 
 
-@pytest.mark.parametrize("given", ["a\0b", "circle", "."])
+@pytest.mark.parametrize("given", ["a\0b", "circle"])
 def test_what_is_no_path_is_refused(place: Path, given: str) -> None:
     with pytest.raises(UnreadableProfile):
         AllowedFolders([place / "mine"]).address(given)
@@ -78,4 +78,6 @@ def test_an_address_is_never_outside(place: Path, given: str) -> None:
 
 
 def test_profiles_are_listed_by_what_they_hold(place: Path) -> None:
-    assert list(AllowedFolders([place / "mine"]).profiles()) == [(place / "mine", Path("deep/run.sqlite"))]
+    folders = AllowedFolders([place / "mine"])
+    with only_below(folders.folders):
+        assert [path for _, path, _ in folders.profiles()] == [Path("deep/run.sqlite")]

@@ -45,9 +45,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "regex": set(),
     "selection": set(),
     "verdicts": set(),
-    "config": {"errors"},
-    "trace": {"errors", "messages", "visible_text"},
     "system": {"errors"},
+    "config": {"errors", "system"},
+    "trace": {"errors", "messages", "visible_text"},
     "catalog": {"trace"},
     "capture": {"errors", "json_types", "version", "system"},
     "doctor": {"errors", "version", "system"},
@@ -268,6 +268,7 @@ OPENERS = {
     "capture/launchers.py": "a script of ours that goes to another machine",
     "capture/torch_runner.py": "where it notes windows when nothing is recorded",
     "read/plain_window.py": "the manifest beside a profile",
+    "system/opening.py": "what belongs to profiles, below the folders that may be read",
     "system/files.py": "whole files, put in their places, and one for what arrives on standard input",
     "system/resources.py": "/proc and /sys",
     "system/processes.py": "/proc",
@@ -289,6 +290,25 @@ def test_only_the_source_opens_profiles() -> None:
         relative(path) for path in MODULES if any(name == "open" or name.endswith(endings) for name in called(path))
     }
     assert openers - OPENERS.keys() == set()
+
+
+MEMBERS = {"archive.open", "tarfile.open", "info.is_dir"}
+"""Calls of archives' members, which lie in a file that is open."""
+
+GLOBS = {"jobs/run.py": {"glob.glob", "match.is_dir"}}
+"""What follows links, and is left out where only some folders may be read."""
+
+
+def test_what_an_agent_reaches_asks_the_file_system_by_one_module() -> None:
+    """By any other, a link could lead out of the folders that the agent may read."""
+    asking = (".exists", ".is_file", ".is_dir", ".stat", ".iterdir", ".glob", ".rglob", ".open", "read_bytes")
+    others = {"open", "os.walk", "os.listdir", "os.scandir", "os.stat", "shutil.copyfile", "pa.OSFile", "pa.memory_map"}
+    found = {
+        relative(path): {name for name in called(path) if name.endswith(asking) or name in others} - MEMBERS
+        for path in MODULES
+        if part(path) in ("read", "jobs", "agents")
+    }
+    assert {path: names for path, names in found.items() if names} == GLOBS
 
 
 def test_only_the_command_line_prints() -> None:

@@ -454,6 +454,7 @@ def test_the_sample_sees_what_the_times_do_not(profile: Path, monkeypatch: pytes
     class Timeless:
         def __init__(self, status: os.stat_result) -> None:
             self.st_size, self.st_mtime_ns, self.st_ctime_ns = status.st_size, 0, 0
+            self.st_dev, self.st_ino = status.st_dev, status.st_ino
 
     monkeypatch.setattr("gpuledger.system.kept_files.os.fstat", lambda descriptor: Timeless(real(descriptor)))
     size = profile.stat().st_size

@@ -18,6 +18,7 @@ from gpuledger.agents.answers import AgentAnswer, AgentTool, cleaned
 from gpuledger.agents.profiles import AgentProfiles
 from gpuledger.errors import GpuledgerError
 from gpuledger.read.request import Progress
+from gpuledger.system.files import reason_of
 from gpuledger.system.killable import Died, KillableWorker, Overdue
 from gpuledger.trace.deadline import until
 
@@ -69,13 +70,15 @@ def answered(profiles: AgentProfiles, name: str, given: Mapping[str, Any], tell:
     try:
         tool = _tool(name, given)
         seconds = profiles.limits.read_seconds
-        with profiles.telling(tell), until(time.monotonic() + seconds, lambda: _too_slow(name, seconds)):
+        with profiles.one_call(tell), until(time.monotonic() + seconds, lambda: _too_slow(name, seconds)):
             answer = tool.answer(profiles, **given)
             return AgentAnswer(cleaned(answer.content), answer.picture)
     except GpuledgerError as error:
         return _refusal(error)
     except MemoryError:
         return _refusal(GpuledgerError(f"{name}: not enough memory"))
+    except OSError as error:
+        return _refusal(GpuledgerError(f"{name}: a file cannot be read: {reason_of(error)}"))
     except Exception as error:
         claim = f"{name}: internal error: {type(error).__name__}: {error}"
         return _refusal(GpuledgerError(claim, hint="this is a bug in gpuledger"))

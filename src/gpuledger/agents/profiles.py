@@ -1,13 +1,13 @@
 """The profiles that an agent has opened: a path in, a handle out, and later the books behind a handle.
 
-A path is opened only if it lies below the folders that the user named, wherever links lead. A handle is one profile,
+A path is opened only if it lies below the folders that the user named, wherever links lead (see `system.opening`,
+which each call is limited by: what is said of a path here is for the sentence). A handle is one profile,
 cut into steps in one way. A few are kept in memory; one that was pushed out is read again when it is asked for, so that
 a handle is good for as long as the server runs and the file stays as it is.
 """
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,11 +21,12 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import SAMPLES, open_trace
 from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress
-from gpuledger.read.source import look_at, state
+from gpuledger.read.source import Source, look_at, state
 from gpuledger.read.torch.reader import TorchReader, says_it_is_a_trace
 from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.system.files import SEPARATOR
+from gpuledger.system.opening import exists, only_below, walk
 from gpuledger.trace.model import Trace
 
 _MOST_ENTRIES: Final = 5_000
@@ -43,77 +44,46 @@ class AllowedFolders:
 
     def address(self, given: str) -> str:
         """What `open_trace` takes for a path that an agent gives; refused where it leads out of the folders."""
-        whole = self._inside(given)
-        if whole is not None and whole.exists():
-            return str(self._with_its_files(whole, given))
-        outer, separator, member = given.partition(SEPARATOR)
-        path = self._inside(outer)
-        if path is None:
-            raise self._outside(given)
-        return f"{self._with_its_files(path, given)}{separator}{member}"
+        for text in (given, given.partition(SEPARATOR)[0]):  # the name of a file may hold the separator
+            try:
+                paths = [(folder / text).resolve() for folder in self.folders]
+            except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a name that cannot be one
+                raise UnreadableProfile(f"{given}: is no path: {error}") from None
+            inside = [path for path in paths if any(path.is_relative_to(folder) for folder in self.folders)]
+            if there := next(filter(exists, inside), None):
+                return f"{there}{given.removeprefix(text)}"
+        if not inside:
+            raise UnreadableProfile(
+                f"{given}: is outside of the folders that this server may read",
+                found=f"it may read {', '.join(map(str, self.folders))}",
+                hint="whoever runs the server names more of them: `gpuledger mcp FOLDER...`",
+            )
+        return f"{inside[0]}{given.removeprefix(text)}"
 
-    def profiles(self) -> Iterator[tuple[Path, Path]]:
-        """What looks like a profile below the folders, by its first bytes: the folder, and the path from there."""
+    def profiles(self) -> Iterator[tuple[Path, Path, int]]:
+        """What looks like a profile, by its first bytes: the folder, the path from there, the size."""
         left = _MOST_ENTRIES
         for folder in self.folders:
-            for place, names, files in os.walk(folder):
+            for place, names, files in walk(folder):
                 names[:] = sorted(name for name in names if not name.startswith(".") and name not in _OTHERS)
                 for name in sorted([*names, *files])[:left]:
                     left -= 1
                     path = Path(place, name)
-                    if self._is_profile(path):
+                    if (source := self._profile(path)) is not None:
                         if name in names:
                             names.remove(name)
-                        yield folder, path.relative_to(folder)
+                        yield folder, path.relative_to(folder), source.size
                 if left <= 0:
                     return
 
-    def _is_profile(self, path: Path) -> bool:
+    def _profile(self, path: Path) -> Source | None:
         try:
-            self._with_its_files(path.resolve(), path.name)
             source = look_at(path)
             reader = reader_of(source)
-            return reader is not None and (
-                not isinstance(reader, TorchReader) or says_it_is_a_trace(source, DEFAULT_LIMITS)
-            )
-        except (GpuledgerError, OSError, RuntimeError):
-            return False  # whatever is wrong with it is said when somebody opens it
-
-    def _inside(self, given: str) -> Path | None:
-        """Where a path leads, if that is below one of the folders: the first that exists, else the first."""
-        inside = []
-        for folder in self.folders:
-            try:
-                path = (folder / given).resolve()
-                if self._holds(path):
-                    inside.append(path)
-                    if path.exists():
-                        return path
-            except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a name that cannot be one
-                raise UnreadableProfile(f"{given}: is no path: {error}") from None
-        return inside[0] if inside else None
-
-    def _holds(self, path: Path) -> bool:
-        return any(path.is_relative_to(folder) for folder in self.folders)
-
-    def _with_its_files(self, path: Path, given: str) -> Path:
-        """The same path, if the files of a folder, which a reader would follow, do not lead out either."""
-        try:
-            entries = (path, *path.iterdir()) if path.is_dir() else (path,)
-            inside = all(self._holds(entry.resolve()) for entry in entries)
-        except (OSError, RuntimeError) as error:
-            raise UnreadableProfile(f"{given}: cannot be opened: {error}") from None
-        if not inside:
-            raise self._outside(given)
-        return path
-
-    def _outside(self, given: str) -> UnreadableProfile:
-        allowed = ", ".join(map(str, self.folders))
-        return UnreadableProfile(
-            f"{given}: is outside of the folders that this server may read",
-            found=f"it may read {allowed}",
-            hint="whoever runs the server names more of them: `gpuledger mcp FOLDER...`",
-        )
+            is_one = not isinstance(reader, TorchReader) or says_it_is_a_trace(source, DEFAULT_LIMITS)
+        except (GpuledgerError, OSError):
+            return None  # whatever is wrong with it is said when somebody opens it
+        return source if reader is not None and is_one else None
 
 
 Kept = TypeVar("Kept")
@@ -198,11 +168,12 @@ class AgentProfiles:
         return _with_handles, (self.folders, self.limits, self._most_open, self._tickets)
 
     @contextmanager
-    def telling(self, tell: Progress) -> Iterator[None]:
-        """Whoever waits is told meanwhile what is read, and how many rows of it so far."""
+    def one_call(self, tell: Progress) -> Iterator[None]:
+        """Only the folders are read meanwhile, and whoever waits is told what, and how many rows of it so far."""
         before, self._tell = self._tell, tell
         try:
-            yield
+            with only_below(self.folders.folders):
+                yield
         finally:
             self._tell = before
 
@@ -258,7 +229,7 @@ def _with_handles(
 
 def _state(address: str) -> FileState:
     path = Path(address)
-    return state(look_at(path if path.exists() else Path(address.partition(SEPARATOR)[0])))
+    return state(look_at(path if exists(path) else Path(address.partition(SEPARATOR)[0])))
 
 
 def _size(trace: Trace) -> int:

@@ -8,6 +8,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -30,8 +31,8 @@ from gpuledger.present.json.report import finding_json, report_json
 from gpuledger.present.views.info import info_document
 from gpuledger.present.views.report_parts import verdict
 from gpuledger.present.views.timeline import timeline_picture as drawn
-from gpuledger.read.source import look_at
 from gpuledger.selection import Selection
+from gpuledger.system.opening import only_below
 from gpuledger.trace.model import Severity
 from gpuledger.trace.spans import Span
 from gpuledger.units import instant_text, parse_stretch
@@ -188,10 +189,7 @@ QUOTED: Final = (
 def list_profiles(profiles: AgentProfiles) -> AgentAnswer:
     """List the profiles in the folders that this server may read."""
     found = list(islice(profiles.folders.profiles(), _MOST_LISTED + 1))
-    listed = [
-        {"path": str(path), "folder": str(folder), "bytes": look_at(folder / path).size}
-        for folder, path in found[:_MOST_LISTED]
-    ]
+    listed = [{"path": str(path), "folder": str(folder), "bytes": size} for folder, path, size in found[:_MOST_LISTED]]
     folders = [str(folder) for folder in profiles.folders.folders]
     return AgentAnswer({"folders": folders, "profiles": listed, "has_more": len(found) > _MOST_LISTED})
 
@@ -211,12 +209,14 @@ def open_profile(
     Also says in a headline what the profile shows, and what it holds and lacks. Without options, steps are found
     automatically; open it again with an option to look at another stretch or other steps. Next: report(handle).
     """
+    with only_below([Path.cwd()]):  # the user's settings
+        families = user_families(None)
     try:
         wanted = Selection(
             range_pattern=_regex(step_range),
             kernel_pattern=_regex(step_kernel),
             level=level,
-            families=user_families(None),
+            families=families,
             device=device,
             time_ns=None if time is None else parse_stretch(time),
             scope_pattern=_regex(range),

@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from gpuledger.errors import GpuledgerError, MissingPackage, ToolFailed
 from gpuledger.records import dataclass, replace
 from gpuledger.system.files import PARTIAL, cache_folder, make_private, put_in_place
 from gpuledger.system.machine import find_nsys
+from gpuledger.system.opening import copy_into, exists, is_limited, status_of
 from gpuledger.system.processes import Ran, run
 
 
@@ -177,7 +179,7 @@ def export_beside(nsys: Path, report: Path, start: Start) -> Path:
 
 def export_cached(report: Path, *, seconds: float) -> Path:
     """The SQLite export of `report`, made now unless the cache holds one of this very state of it."""
-    status = report.stat()
+    status = status_of(report)
     folder = cache_folder() / "exports" / hashlib.sha256(os.fsencode(report.resolve())).hexdigest()[:16]
     wanted = folder / f"{status.st_size}-{status.st_mtime_ns}.sqlite"
     if wanted.exists():
@@ -189,7 +191,7 @@ def export_cached(report: Path, *, seconds: float) -> Path:
         raise MissingPackage(
             f"{report.name}: an Nsight Systems report; opening it needs nsys, which was not found",
             hint=f"{beside.name} is next to it: open that"
-            if beside.exists()
+            if exists(beside)
             else f"export it where nsys is installed: {export}",
         )
     try:
@@ -200,8 +202,9 @@ def export_cached(report: Path, *, seconds: float) -> Path:
             found=f"the cache folder is {folder}",
             hint="set XDG_CACHE_HOME to a folder that you can write to",
         ) from None
-    with put_in_place(wanted, ending=_NOT_WHOLE) as beside:
-        _export(nsys, report, beside, partial(run, seconds=seconds))
+    with put_in_place(wanted, ending=_NOT_WHOLE) as beside, tempfile.TemporaryDirectory(prefix="gpuledger-") as own:
+        given = copy_into(Path(own), report) if is_limited() else report  # nsys follows whatever the path leads to
+        _export(nsys, given, beside, partial(run, seconds=seconds))
         for stale in folder.glob("*[0-9].sqlite"):
             stale.unlink(missing_ok=True)
     return wanted

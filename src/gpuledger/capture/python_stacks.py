@@ -221,7 +221,7 @@ class PythonProcess:
             first = self._word(first + next_offset)
 
     def stacks(self) -> dict[int, tuple[int, tuple[Frame, ...]]]:
-        """When each thread was read, by the monotonic clock, and its frames, innermost first; by the system's id of it."""
+        """When each thread was read (monotonic clock) and its frames, innermost first, by the thread's system id."""
         layout, found = self._layout, dict[int, tuple[int, tuple[Frame, ...]]]()
         for interpreter in self._linked(self._word(self._runtime + layout.interpreters), layout.next_interpreter):
             for thread in self._linked(self._word(interpreter + layout.threads), layout.next_thread):

@@ -27,6 +27,7 @@ from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.system import resources, worker_processes
 from gpuledger.system.files import SEPARATOR
+from gpuledger.system.opening import exists, is_dir, is_limited, seen, walk
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text
 from gpuledger.version import own_version
@@ -64,7 +65,7 @@ def job_profiles(given: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> tuple
     profiles, broken = [], []
     for path in paths:
         try:
-            members = profiles_in(path, limits) if path.exists() else [str(path)]
+            members = profiles_in(path, limits) if exists(path) else [str(path)]
             if not members:
                 raise NothingRecorded(f"{path.name}: an archive without a profile in it")
             profiles += [
@@ -98,10 +99,10 @@ def profiles_text(profiles: int, failed: int) -> str:
 
 def _named(text: str) -> Iterable[Path]:
     path = Path(text)
-    if path.is_dir():
+    if is_dir(path):
         return _below(path)
-    is_there = os.path.lexists(path) or (SEPARATOR in text and Path(text.partition(SEPARATOR)[0]).exists())
-    if not is_there and glob.has_magic(text):
+    is_there = os.path.lexists(path) or (SEPARATOR in text and exists(Path(text.partition(SEPARATOR)[0])))
+    if not is_there and glob.has_magic(text) and not is_limited():  # it goes through links
         matches = [Path(match) for match in sorted(glob.glob(text, recursive=True), key=natural)]  # noqa: PTH207
         return [path for match in matches for path in (_below(match) if match.is_dir() else [match])]
     if not is_there:
@@ -111,7 +112,7 @@ def _named(text: str) -> Iterable[Path]:
 
 def _below(folder: Path) -> Iterator[Path]:
     """The profiles in a folder and the folders below it; the folder itself where it is an export."""
-    for here, folders, files in os.walk(folder):
+    for here, folders, files in walk(folder):
         where = Path(here)
         if _recognised(where):
             folders.clear()
@@ -249,10 +250,7 @@ def done_by(
 
 def _memory_bytes(profile: Profile) -> int:
     """What reading a profile may take, roughly: traces take half their size, and unpack to twelve times theirs."""
-    try:
-        size = Path(profile.address.partition(SEPARATOR)[0]).stat().st_size
-    except OSError:
-        return 0
+    size = seen(Path(profile.address.partition(SEPARATOR)[0])).st_size
     return size if profile.address.endswith((".json", ".sqlite", ".tar")) else 10 * size
 
 

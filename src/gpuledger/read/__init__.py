@@ -17,6 +17,7 @@ from gpuledger.read.request import GPU_METRICS, Progress, WantedColumns
 from gpuledger.read.source import Source, in_time, look_at, unchanged, unrecognised
 from gpuledger.records import replace
 from gpuledger.system.files import SEPARATOR
+from gpuledger.system.opening import exists, is_file
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import EVENTS, Table
 
@@ -66,9 +67,9 @@ def open_trace(
 def _read_trace(path: str | Path, wanted: WantedColumns, limits: Limits, progress: Progress, *, cache: bool) -> Trace:
     outer, separator, member = str(path).partition(SEPARATOR)
     asked, samples = wanted, samples_of(Path(path)) if Table.SAMPLES in wanted else ()
-    if any(file.is_file() for file in samples):  # what they are put beside must be read, whoever asks for it
+    if any(map(is_file, samples)):  # what they are put beside must be read, whoever asks for it
         wanted = {**wanted, **{table: wanted.get(table, frozenset()) | names for table, names in _BESIDE.items()}}
-    if separator and not Path(path).exists():
+    if separator and not exists(Path(path)):
         from gpuledger.read.archive import read_member
         from gpuledger.read.stream import is_archive
 
@@ -89,16 +90,16 @@ def _read_trace(path: str | Path, wanted: WantedColumns, limits: Limits, progres
             trace = cached_open(source, member, wanted, limits, read)
         else:
             trace = read()
-    if member:
-        return trace
-    manifest = manifest_of(Path(path))
-    trace = replace(trace, plain_window_ns=plain_window_ns(manifest))
-    listed = None if isinstance(manifest, NotMeasured) else manifest.get("files")
-    if samples and (listed is not None or wanted is not asked):
-        from gpuledger.read.python_samples import with_samples  # not for the many profiles that have none
+        if member:
+            return trace
+        manifest = manifest_of(Path(path))
+        trace = replace(trace, plain_window_ns=plain_window_ns(manifest))
+        listed = None if isinstance(manifest, NotMeasured) else manifest.get("files")
+        if samples and (listed is not None or wanted is not asked):
+            from gpuledger.read.python_samples import with_samples  # not for the many profiles that have none
 
-        trace = with_samples(trace, samples, listed, asked)
-    return trace
+            trace = with_samples(trace, samples, listed, asked)
+        return trace
 
 
 def _refusal(path: str | Path, source: Source, limits: Limits) -> GpuledgerError:

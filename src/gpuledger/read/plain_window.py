@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from gpuledger.capture.output_files import MANIFEST_SCHEMA, manifests_of
 from gpuledger.messages import say
+from gpuledger.system.opening import is_file, open_file, status_of
 from gpuledger.trace.model import NO_MANIFEST, NotMeasured
 
 MOST_BYTES: Final = 4_000_000
@@ -22,7 +23,7 @@ def manifest_of(profile: Path) -> dict[str, Any] | NotMeasured:
         if manifest is None:
             continue
         files = manifest.get("files")  # the capture must have written this very file: its name, and its size
-        wanted = {"name": profile.name, "bytes": profile.stat().st_size}
+        wanted = {"name": profile.name, "bytes": status_of(profile).st_size}
         if not isinstance(files, list) or wanted not in files:
             reason = NotMeasured(say("{manifest} describes another profile", manifest=path.name))
             continue
@@ -31,10 +32,10 @@ def manifest_of(profile: Path) -> dict[str, Any] | NotMeasured:
 
 
 def _manifest(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():  # a pipe of that name would be waited for
+    if not is_file(path):  # a pipe of that name would be waited for
         return None
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             content = json.loads(file.read(MOST_BYTES))
     except (OSError, ValueError, RecursionError):  # not ours to read, cut, or no JSON: there is none
         return None

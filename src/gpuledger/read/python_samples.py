@@ -27,6 +27,7 @@ from gpuledger.read.request import WantedColumns
 from gpuledger.read.stream import Gunzipped, PlainFile
 from gpuledger.records import dataclass, replace
 from gpuledger.regex import regex
+from gpuledger.system.opening import is_file, open_file, status_of
 from gpuledger.trace.model import Note, Severity, Trace, os_pid
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.trace.strings import Stacks, Strings, python_frame
@@ -72,7 +73,7 @@ def with_samples(trace: Trace, files: Sequence[Path], listed: object, asked: Wan
     `listed` are the files that the capture's manifest names, None where no manifest belongs to the profile; `asked`
     what was asked for, as more was read to put them beside.
     """
-    file = next((file for file in files if file.is_file()), None)
+    file = next(filter(is_file, files), None)
     entries = listed if isinstance(listed, list) else ()
     names = {entry.get("name"): entry.get("bytes") for entry in entries if isinstance(entry, dict)}
     if file is None:
@@ -81,7 +82,7 @@ def with_samples(trace: Trace, files: Sequence[Path], listed: object, asked: Wan
         return trace if lost is None else _noted(trace, Severity.INFO, missing)
     try:
         read, is_ours = _READS.get(Path(file.stem).suffix + file.suffix, _sections), file.name.endswith(SAMPLES)
-        if names and names.get(file.name, None if is_ours else file.stat().st_size) != file.stat().st_size:
+        if names and names.get(file.name, None if is_ours else status_of(file).st_size) != status_of(file).st_size:
             raise _NotUsable(say("the capture's manifest describes another file of that name"))
         sections, damaged = read(file)
         return _joined(trace, _of_this_run(trace, sections), damaged, asked, "cpu" if read is _perf else "python")
@@ -99,7 +100,7 @@ def _noted(trace: Trace, severity: Severity, sentence: Message, count: int = 1) 
 def _lines(file: Path) -> Iterator[bytes]:
     """The lines of a gzipped file, however many members it has; a file that is cut gives what is whole."""
     unpacked, rest = 0, b""
-    with file.open("rb") as packed:
+    with open_file(file) as packed:
         stream = Gunzipped(PlainFile(packed), file.name, DEFAULT_LIMITS)
         while piece := stream.read(_BLOCK):
             *lines, rest = (rest + piece).split(b"\n")
@@ -200,10 +201,11 @@ class _OpenFrames:
 def _py_spy_events(file: Path) -> tuple[int, list[Any]]:
     """When py-spy was started, which a file beside it says, and what it wrote."""
     began = file.with_suffix(".start")
-    if not began.is_file():
+    if not is_file(began):
         raise _NotUsable(say("{file}, which has when it began (`date +%s.%N`), is missing", file=began.name))
     try:
-        start_ns = int(Decimal(began.read_text(encoding="ascii")[:40].strip()) * 10**9)
+        with open_file(began) as text:
+            start_ns = int(Decimal(text.read(40).decode("ascii").strip()) * 10**9)
         events = json.loads(b"".join(_plain_lines(file)))
     except (ValueError, ArithmeticError, RecursionError) as error:
         raise _NotUsable(say("it cannot be read: {error}", error=str(error)[:100])) from error
@@ -242,7 +244,7 @@ def _py_spy(file: Path) -> tuple[list[_Section], int]:
 
 
 def _plain_lines(file: Path) -> list[bytes]:
-    with file.open("rb") as text:
+    with open_file(file) as text:
         given = text.read(MOST_PLAIN_BYTES + 1)
     if len(given) > MOST_PLAIN_BYTES:
         raise _NotUsable(say("it is no recording of samples: its lines are too long, or too many"))

@@ -17,6 +17,7 @@ from typing import BinaryIO
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.records import dataclass
+from gpuledger.system.opening import entries_of, identity, open_file, status_of
 from gpuledger.trace.deadline import until
 from gpuledger.units import bytes_text
 
@@ -81,6 +82,8 @@ class Source:
     size: int
     head: bytes = b""
     files: tuple[str, ...] = ()
+    identity: tuple[int, int] | None = None
+    """Which file that was, for whoever opens it again."""
 
     @property
     def name(self) -> str:
@@ -89,28 +92,32 @@ class Source:
 
 
 def opened(source: Source) -> BinaryIO:
-    """The file's bytes."""
+    """The file's bytes; refused where another file is there by now."""
     try:
-        return source.path.open("rb")
+        file = open_file(source.path)
     except OSError as error:
         raise UnreadableProfile(f"{source.name}: cannot be opened: {(error.strerror or str(error)).lower()}") from None
+    if source.identity not in (None, identity(file)):
+        file.close()
+        raise changed(source.name)
+    return file
 
 
 def look_at(path: Path) -> Source:
     """Look at what lies at `path`; refuse what cannot be a profile whatever it holds."""
     name = path.name or str(path)
     try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            return Source(path, 0, files=tuple(sorted(os.listdir(path))))
-        if not stat.S_ISREG(status.st_mode):
+        there = status_of(path)
+        if stat.S_ISDIR(there.st_mode):
+            return Source(path, 0, files=tuple(sorted(entries_of(path))))
+        if not stat.S_ISREG(there.st_mode):
             raise UnreadableProfile(f"{name}: not a regular file", hint="save the profile to a file first")
-        if status.st_size == 0:
-            raise UnreadableProfile(
-                f"{name}: the file is empty", hint="the export or the copy did not finish; repeat it"
-            )
-        with path.open("rb") as file:
-            return Source(path, status.st_size, head=file.read(HEAD_BYTES))
+        with open_file(path) as file:
+            if not (head := file.read(HEAD_BYTES)):
+                raise UnreadableProfile(
+                    f"{name}: the file is empty", hint="the export or the copy did not finish; repeat it"
+                )
+            return Source(path, os.fstat(file.fileno()).st_size, head, identity=identity(file))
     except FileNotFoundError:
         raise UnreadableProfile(f"{name}: no such file", hint=_nearest(path)) from None
     except PermissionError:
@@ -127,14 +134,16 @@ def unchanged(source: Source) -> Iterator[None]:
     What a reader then says of a damaged file is not what is wrong with it.
     """
     before = state(source)
+    if source.identity not in (None, before[0][:2]):
+        raise changed(source.name)
     try:
         yield
-    except UnreadableProfile:
+    except Exception:
         if state(source) != before:
-            raise _change_refusal(source) from None
+            raise changed(source.name) from None
         raise
     if state(source) != before:
-        raise _change_refusal(source)
+        raise changed(source.name)
 
 
 def state(source: Source) -> list[tuple[int, ...]]:
@@ -143,17 +152,18 @@ def state(source: Source) -> list[tuple[int, ...]]:
     states = list[tuple[int, ...]]()
     for path in paths:
         try:
-            status = path.stat()
+            now = status_of(path)
         except OSError:  # gone: another state than any
             states.append(())
         else:
-            states.append((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+            states.append((now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
     return states
 
 
-def _change_refusal(source: Source) -> UnreadableProfile:
+def changed(name: str) -> UnreadableProfile:
+    """The refusal of a file that is not, or may not be, what it was when reading began."""
     return UnreadableProfile(
-        f"{source.name}: was changed while it was read", hint="read it again when whatever writes it has ended"
+        f"{name}: was changed while it was read", hint="read it again when whatever writes it has ended"
     )
 
 
@@ -202,7 +212,7 @@ def _nearest(path: Path) -> str:
     import difflib
 
     try:
-        beside = os.listdir(path.parent)
+        beside = entries_of(path.parent)
     except OSError:
         return ""
     like = {name: name.partition(".")[0] for name in beside if path.suffix in ("", Path(name).suffix)}

@@ -23,6 +23,7 @@ from typing import Final
 from gpuledger.errors import GpuledgerError
 from gpuledger.records import dataclass
 from gpuledger.system.files import PARTIAL, Abandoned, cache_folder, whole_file
+from gpuledger.system.opening import is_file, open_file
 
 SETTING: Final = "GPULEDGER_CACHE"
 """Of the environment: 0 keeps and uses nothing, `always` keeps even what is small or came in no time."""
@@ -231,9 +232,9 @@ def file_state(paths: Iterable[Path]) -> FileState | None:
     few = len(files) <= _FEW_FILES
     end_bytes, pages = (_END_BYTES, _PAGES) if few else (_END_OF_MANY_BYTES, _PAGES_OF_MANY)
     for path in files:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+        if not is_file(path):  # a pipe would be waited for
             return None
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             status = os.fstat(stream.fileno())
             about = (os.fsencode(path.name), status.st_size, status.st_mtime_ns, status.st_ctime_ns)
             digest.update(repr(about).encode())

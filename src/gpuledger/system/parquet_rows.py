@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from gpuledger.errors import OutputRefused, UnreadableProfile, needing
 from gpuledger.system.files import reason_of, whole_file
+from gpuledger.system.opening import is_file, open_file
 
 ENDING: Final = ".parquet"
 _MOST_ROWS, _ROWS_AT_A_TIME = 10_000, 100
@@ -41,10 +42,10 @@ def read_rows(path: Path, kinds: Mapping[str, str]) -> list[dict[str, Any]]:
         import pyarrow
         import pyarrow.parquet
 
-    if not path.is_file():  # a pipe would be waited for
+    if not is_file(path):  # a pipe would be waited for
         raise UnreadableProfile(f"{path.name}: is no file")
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        with open_file(path) as opened, pyarrow.parquet.ParquetFile(opened) as file:
             held = {field.name: str(field.type) for field in file.schema_arrow}
             if wrong := [name for name, kind in kinds.items() if held.get(name) != kind]:
                 raise UnreadableProfile(f"{path.name}: has no column {wrong[0]} of {kinds[wrong[0]]}")

@@ -39,6 +39,7 @@ from gpuledger.read.plain_window import manifest_of
 from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
+from gpuledger.system.opening import entries_of, is_dir
 from gpuledger.system.parquet_rows import ENDING, read_rows, write_rows
 from gpuledger.system.processes import run as run_program
 from gpuledger.trace.model import NotMeasured, Origin, Trace
@@ -157,10 +158,10 @@ class RunStore:
 
 def read_store(store: Path) -> RunStore:
     """Every run; a file that cannot be read is named, and left out."""
-    if not store.is_dir():
+    if not is_dir(store):
         raise UnreadableProfile(f"{store}: is no folder", hint="`gpuledger history add PROFILE --store=DIR` makes one")
     runs, damaged = list[StoredRun](), list[str]()
-    for path in sorted(store.glob(f"*{ENDING}")):
+    for path in sorted(store / name for name in entries_of(store) if name.endswith(ENDING)):
         try:
             runs.append(_stored(path.stem, read_rows(path, {**_OF_RUN, **_OF_FIGURE})))
         except UnreadableProfile as error:

@@ -23,6 +23,7 @@ from gpuledger.read.request import WantedColumns
 from gpuledger.read.source import Source
 from gpuledger.records import dataclass
 from gpuledger.system.kept_files import FileState, file_state, place_of
+from gpuledger.system.opening import exists
 from gpuledger.trace.model import Note, NotMeasured, Origin, Severity, Trace
 from gpuledger.trace.strings import NO_TEXT, Stacks, Strings
 from gpuledger.trace.tables import Kind, Rows, Table
@@ -44,7 +45,7 @@ def fingerprint(source: Source, member: str = "") -> ProfileFingerprint | None:
     """What `source` is now; None where that cannot be told from its own file or files alone."""
     try:
         path = source.path.resolve()
-        if source.head and any(path.with_name(path.name + ending).exists() for ending in _LOGS):
+        if source.head and any(exists(path.with_name(path.name + ending)) for ending in _LOGS):
             return None  # a database that goes on beside its file
         files = [source.path] if source.head else [source.path / name for name in source.files]
         state = file_state(files) if len(files) <= _MOST_FILES else None

@@ -25,6 +25,7 @@ from gpuledger.read.nsys.schema import SMALL_COLUMNS
 from gpuledger.read.request import Progress
 from gpuledger.records import dataclass
 from gpuledger.regex import regex
+from gpuledger.system.opening import exists
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import same
 from gpuledger.trace.spans import Ints
@@ -97,10 +98,7 @@ def shape(root: int, sql: str, described: Sequence[tuple[str, str, bool, int, in
 
 def lies_beside(path: Path, ending: str) -> bool:
     """Whether a file with this ending to its name lies beside `path`; not if that name is longer than names can be."""
-    try:
-        return path.with_name(path.name + ending).exists()
-    except OSError:
-        return False
+    return exists(path.with_name(path.name + ending))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import contextlib
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from gpuledger.limits import Limits
 from gpuledger.read.nsys.container import NULL, IntegerColumns, TextColumn
 from gpuledger.read.nsys.reader import read_export
 from gpuledger.read.request import Progress, WantedColumns, too_many_rows
-from gpuledger.read.source import Source, in_time
+from gpuledger.read.source import Source, changed, in_time
+from gpuledger.system.opening import entries_of, identity, open_file
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import one_after_another, same
 from gpuledger.trace.model import Trace
@@ -41,7 +42,8 @@ class ArrowExport:
     def __init__(self, folder: Path, suffix: str, limits: Limits, progress: Progress) -> None:
         self.container = _CONTAINERS[suffix]
         self._folder, self._suffix, self._limits, self._progress = folder, suffix, limits, progress
-        tables = sorted(path.stem for path in folder.iterdir() if path.suffix == suffix)
+        self._identities: dict[str, tuple[int, int]] = {}
+        tables = sorted(path.stem for path in map(Path, entries_of(folder)) if path.suffix == suffix)
         self.tables: Final[Mapping[str, frozenset[str]]] = {table: self._columns(table) for table in tables}
 
     def count(self, table: str) -> int:
@@ -49,11 +51,10 @@ class ArrowExport:
         import pyarrow as pa
         import pyarrow.parquet
 
-        path = self._folder / (table + self._suffix)
-        if self._suffix == ".parquet":
-            rows: int = pyarrow.parquet.read_metadata(path).num_rows
-            return rows
-        with pa.OSFile(str(path)) as file:
+        with self._opened(table) as file:
+            if self._suffix == ".parquet":
+                rows: int = pyarrow.parquet.read_metadata(file).num_rows
+                return rows
             return sum(_rows_of_batches(pa.ipc.MessageReader.open_stream(file)))
 
     def integers(self, table: str, columns: Sequence[str]) -> IntegerColumns:
@@ -94,48 +95,52 @@ class ArrowExport:
         import pyarrow as pa
         import pyarrow.parquet
 
-        path = self._folder / (table + self._suffix)
-        if self._suffix == ".parquet":
-            names = list(pyarrow.parquet.read_schema(path).names)
-        else:
-            with pa.OSFile(str(path)) as file:  # not mapped: a file that shrinks meanwhile would end the process
-                names = list(pa.ipc.open_stream(file).schema.names)
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        with self._opened(table) as file:
+            is_parquet = self._suffix == ".parquet"
+            schema = pyarrow.parquet.read_schema(file) if is_parquet else pa.ipc.open_stream(file).schema
+        if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
             raise self._damage(f"{table} has two columns {twice[0]}")
-        return frozenset(names)
+        return frozenset(schema.names)
+
+    def _opened(self, table: str) -> BinaryIO:
+        """The file of a table, the same one each time. Not mapped: one that shrinks meanwhile would end the process."""
+        file = open_file(self._folder / (table + self._suffix))
+        if self._identities.setdefault(table, identity(file)) != identity(file):
+            file.close()
+            raise changed(self._folder.name)
+        return file
 
     def _damage(self, found: str) -> UnreadableProfile:
         return UnreadableProfile(f"{self._folder.name}: a damaged export", found=found, hint="copy or export it again")
 
     def _batches(self, table: str, columns: Sequence[str]) -> Iterator[pyarrow.RecordBatch]:
-        path, rows = self._folder / (table + self._suffix), self.count(table)
+        rows = self.count(table)
         if rows > self._limits.rows_per_table:  # before anything is held: a run of one value is short
             raise too_many_rows(self._folder.name, table, self._limits.rows_per_table)
         wanted = list(dict.fromkeys(columns))
         done = 0
-        for batch in (_of_parquet if self._suffix == ".parquet" else _of_stream)(path, wanted):
-            check()
-            done += batch.num_rows
-            yield batch
+        with self._opened(table) as file:
+            for batch in (_of_parquet if self._suffix == ".parquet" else _of_stream)(file, wanted):
+                check()
+                done += batch.num_rows
+                yield batch
         if done != rows:  # a column that is read alone may be as long as it likes
             raise self._damage(f"{table} has {count_text(rows)} rows and {count_text(done)} values of {columns[0]}")
 
 
-def _of_parquet(path: Path, columns: list[str]) -> Iterator[pyarrow.RecordBatch]:
+def _of_parquet(file: BinaryIO, columns: list[str]) -> Iterator[pyarrow.RecordBatch]:
     import pyarrow.parquet
 
-    with pyarrow.parquet.ParquetFile(path) as file:
-        yield from file.iter_batches(_ROWS_AT_ONCE, columns=columns)
+    yield from pyarrow.parquet.ParquetFile(file).iter_batches(_ROWS_AT_ONCE, columns=columns)
 
 
-def _of_stream(path: Path, columns: list[str]) -> Iterator[pyarrow.RecordBatch]:
+def _of_stream(file: BinaryIO, columns: list[str]) -> Iterator[pyarrow.RecordBatch]:
     import pyarrow as pa
 
-    with pa.OSFile(str(path)) as file:  # not mapped: a file that shrinks meanwhile would end the process
-        for batch in pa.ipc.open_stream(file):
-            chosen = batch.select(columns)
-            chosen.validate()  # Arrow takes buffers as they come: a short one would be read beyond its end
-            yield chosen
+    for batch in pa.ipc.open_stream(file):
+        chosen = batch.select(columns)
+        chosen.validate()  # Arrow takes buffers as they come: a short one would be read beyond its end
+        yield chosen
 
 
 def _rows_of_batches(messages: Iterable[pyarrow.Message]) -> Iterator[int]:

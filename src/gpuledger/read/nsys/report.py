@@ -19,6 +19,7 @@ from gpuledger.read.nsys.sqlite import open_sqlite
 from gpuledger.read.request import Progress, WantedColumns, counted, too_many_rows
 from gpuledger.read.source import Source, in_time, look_at, opened
 from gpuledger.records import replace
+from gpuledger.system.opening import only_below
 from gpuledger.trace.deadline import paused
 from gpuledger.trace.model import Note, Severity, Trace
 from gpuledger.units import count_text
@@ -38,8 +39,8 @@ class NsysRepReader:
 
             progress("the report, with nsys export", 0)
             with paused():
-                export = look_at(export_cached(source.path, seconds=limits.export_seconds))
-            with open_sqlite(export, limits, progress) as tables:
+                export = export_cached(source.path, seconds=limits.export_seconds).resolve()
+            with only_below([export.parent]), open_sqlite(look_at(export), limits, progress) as tables:
                 return read_export(tables, source.name, wanted, limits, progress)
         with in_time(source.name, limits), opened(source) as file:
             report = open_report(source, file)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sqlite3
 import tempfile
 import time
@@ -25,7 +24,8 @@ from gpuledger.read.nsys import btree
 from gpuledger.read.nsys.container import NULL, IntegerColumns, TextColumn
 from gpuledger.read.nsys.reader import read_export
 from gpuledger.read.request import Progress, WantedColumns, too_many_rows
-from gpuledger.read.source import Source, in_time, opened, too_slow
+from gpuledger.read.source import Source, changed, in_time, opened, too_slow
+from gpuledger.system.opening import copy_into, is_limited, seen, times_open
 from gpuledger.trace.model import Decoding, Trace
 from gpuledger.units import bytes_text
 
@@ -252,11 +252,12 @@ def _quote(identifier: str) -> str:
 def open_sqlite(source: Source, limits: Limits, progress: Progress) -> Iterator[SqliteExport]:
     """Open `source` for reading and close it after. What SQLite says of a broken file becomes one sentence."""
     _refuse_if_cut(source)
-    watch = StatementWatch(time.monotonic() + limits.read_seconds, source.size + _log_bytes(source.path))
+    log_bytes = seen(Path(f"{source.path}-wal")).st_size
+    watch = StatementWatch(time.monotonic() + limits.read_seconds, source.size + log_bytes)
     with contextlib.ExitStack() as stack:
         uri = _uri(source, stack)
         try:
-            connection = stack.enter_context(contextlib.closing(sqlite3.connect(uri, uri=True)))
+            connection = stack.enter_context(_connected(source, uri))
             connection.text_factory = bytes
             connection.set_authorizer(_only_reads)
             connection.set_progress_handler(watch, _STEPS_BETWEEN_CHECKS)
@@ -264,6 +265,17 @@ def open_sqlite(source: Source, limits: Limits, progress: Progress) -> Iterator[
             yield SqliteExport(connection, source.name, limits, progress, watch, _own(source, stack))
         except (sqlite3.Error, UnicodeDecodeError) as error:  # a message that quotes a damaged schema is no text
             raise _in_one_sentence(source, error, limits, watch) from error
+
+
+def _connected(source: Source, uri: str) -> contextlib.closing[sqlite3.Connection]:
+    """The database, open. SQLite opens a path only, which another file may have taken: what it opened is looked at."""
+    file = source.identity if is_limited() and uri.startswith(source.path.absolute().as_uri()) else None
+    before = times_open(file) if file else 0
+    connection = contextlib.closing(sqlite3.connect(uri, uri=True))
+    if file and times_open(file) == before:
+        with connection:
+            raise changed(source.name)
+    return connection
 
 
 def _own(source: Source, stack: contextlib.ExitStack) -> DecoderInput | str:
@@ -288,33 +300,26 @@ def _uri(source: Source, stack: contextlib.ExitStack) -> str:
     """How to open the file so that nothing is written beside it.
 
     A database in WAL mode makes SQLite write an index beside it even when opened read-only. With an empty log,
-    `immutable` avoids that. With a log that holds pages it would lose them without a word, so we read a copy.
+    `immutable` avoids that. With a log that holds pages it would lose them without a word, so we read a copy. Where
+    only some folders may be read, so is a journal: SQLite would go to wherever its path leads.
     """
-    path = source.path.absolute()
-    if source.head[18:20] != _IN_WAL_MODE:
+    path, has_log = source.path.absolute(), source.head[18:20] == _IN_WAL_MODE
+    ending = "-wal" if has_log else "-journal"
+    if not (has_log or is_limited()):
         return f"{path.as_uri()}?mode=ro"
-    log = path.with_name(path.name + "-wal")
-    if not _log_bytes(path):
+    if not seen(Path(f"{path}{ending}")).st_size:
         return f"{path.as_uri()}?mode=ro&immutable=1"
     try:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuledger-")))
-        for file in (path, log):
-            shutil.copyfile(file, folder / file.name)
+        for file in (path, Path(f"{path}{ending}")):
+            copy_into(folder, file)
     except OSError as error:
         raise UnreadableProfile(
-            f"{source.name}: has a write-ahead log, and cannot be copied to a temporary folder to be read with it",
+            f"{source.name}: has a {ending[1:]} file, and cannot be copied to a temporary folder to be read with it",
             found=(error.strerror or str(error)).lower(),
             hint="close the program that writes it, or free some space",
         ) from None
     return f"{(folder / path.name).as_uri()}?mode=ro"
-
-
-def _log_bytes(path: Path) -> int:
-    """The size of the write-ahead log beside a database; 0 without one, as where its name would be too long."""
-    try:
-        return path.with_name(path.name + "-wal").stat().st_size
-    except OSError:
-        return 0
 
 
 def _refuse_if_cut(source: Source) -> None:

@@ -26,6 +26,7 @@ from gpuledger.read.request import Progress, WantedColumns, counted
 from gpuledger.read.rocm.words import add_allocations, agent_gpu, blocks, finish, layer_of, streams
 from gpuledger.read.source import Source, in_time, look_at, opened
 from gpuledger.read.stream import ByteStream
+from gpuledger.system.opening import entries_of, seen
 from gpuledger.trace.model import Gpu, Private, Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Table
@@ -400,11 +401,11 @@ def _of_one_run(source: Source) -> Iterator[Source]:
     match = _RUN.fullmatch(source.path.name)
     if match is None:
         return
-    for path in sorted(source.path.parent.glob("*.csv")):
+    for path in sorted(map(source.path.with_name, entries_of(source.path.parent))):
         other = _RUN.fullmatch(path.name)
         is_beside = other is not None and other["run"] == match["run"]
         is_agents = path.name == f"{match['run']}_agent_info.csv".lstrip("_")
-        if path != source.path and (is_beside or is_agents) and path.stat().st_size:
+        if path != source.path and (is_beside or is_agents) and seen(path).st_size:
             beside = look_at(path)
             if _kind_of(_header(beside.head)) is not None:
                 yield beside

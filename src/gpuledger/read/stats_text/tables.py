@@ -36,6 +36,7 @@ from gpuledger.read.stats_text.headings import (
 )
 from gpuledger.records import dataclass
 from gpuledger.system.files import SEPARATOR
+from gpuledger.system.opening import exists, is_file, status_of
 from gpuledger.trace.deadline import check
 from gpuledger.trace.measured import CUT, PrintedTable, PrintedTables, SizeRow, SummaryRow
 from gpuledger.trace.model import Note, Severity
@@ -227,7 +228,7 @@ def is_printed_tables(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> b
     A text without such a table counts too where its name ends as a text's does: its refusal says what is missing.
     """
     bare, _ = _split_run_number(path)
-    if not bare.exists():
+    if not exists(bare):
         return False
     source = look_at(bare)
     if reader_of(source) is not None:
@@ -344,7 +345,7 @@ def _run_list(runs: Sequence[PrintedTables]) -> str:
 def _split_run_number(path: str | Path) -> tuple[Path, int | None]:
     """A path without the number of a run behind it, and that number."""
     bare, separator, number = str(path).rpartition(SEPARATOR)
-    if separator and re.fullmatch("[0-9]{1,6}", number) and not Path(path).exists():
+    if separator and re.fullmatch("[0-9]{1,6}", number) and not exists(Path(path)):
         return Path(bare), int(number)
     return Path(path), None
 
@@ -477,7 +478,7 @@ def _runs_of_folder(source: Source, limits: Limits) -> list[_Run]:
         report, prefix = report_in(Path(file).stem)
         path = source.path / file
         whole = groups.setdefault(prefix, _Document("", limits.text_bytes))
-        if path.is_file() and path.stat().st_size == 0:  # so nsys leaves the file of a report without rows
+        if is_file(path) and status_of(path).st_size == 0:  # so nsys leaves the file of a report without rows
             empty += 1
             continue
         part = _tables_in(look_at(path), limits, report)

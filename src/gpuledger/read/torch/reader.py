@@ -33,6 +33,7 @@ from gpuledger.read.stream import GZIP, ByteStream, PlainFile, read_ahead, unpac
 from gpuledger.read.torch.columns import CATEGORIES
 from gpuledger.read.torch.gather import GatheredEvents, by_table, gather, gather_in_parts
 from gpuledger.records import replace
+from gpuledger.system.opening import is_file
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import distinct, occurrences
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Process, Trace, thread_number
@@ -421,7 +422,7 @@ _BEGINS: Final = re.compile(rb'\s*\{\s*"\d{1,20}"\s*:\s*[\[{"]')
 
 def is_kernel_annotations(path: Path) -> bool:
     """Whether a file begins as such a mapping does; a trace's first key is no number."""
-    return path.is_file() and _BEGINS.match(look_at(path).head) is not None
+    return is_file(path) and _BEGINS.match(look_at(path).head) is not None
 
 
 def kernel_annotations(path: Path, limits: Limits) -> dict[int, tuple[str, ...]]:
