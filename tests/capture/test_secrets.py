@@ -297,7 +297,7 @@ def test_of_seventy_more_hardly_any_is() -> None:
     """Written down before the rules were looked at again."""
     assert len(NEW_SECRETS) == 70
     leaks = [words for secret, words in NEW_SECRETS if secret in shown(words)]
-    assert leaks == [("bash", "-c", f"echo {S} | docker login --password-stdin -p {S}")]
+    assert leaks == []
 
 
 def test_none_of_other_programs_is() -> None:
