@@ -20,10 +20,12 @@ Place = tuple[int, int]
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _STRONG: Final = re.compile(
     r"\w*(?:secret|password|passwd|passphrase|passcode|credential|apikey|authtoken)s?|\w*pwd|passwo?rd|pswd"
-    r"|authorization|bearer|(?:set)?cookies?|kennwort|passwort|contrasena|senha"
+    r"|authorization|bearer|(?:set)?cookies?|\w*sess(?:ion)?id|kennwort|passwort|contrasena|senha"
 )
 """What is hardly ever called so unless it is a secret."""
 _STRONG_AT_END: Final = re.compile(r"pw|creds?|jwts?|pat|sas|t?otp|pin|psk|mnemonic|requirepass|masterauth|code")
+_TWO_WORDS: Final = frozenset(("api key", "api token", "access token", "access key", "auth token", "private key"))
+"""What may be said before whose it is: API_KEY_OPENAI."""
 _CODES: Final = frozenset("recovery backup verification pass pin mfa otp access auth security".split())
 _WEAK: Final = re.compile(r"\w*?(key|token|pass|auth)s?")
 _ADDED: Final = re.compile(r"\d+|v|value|val|string|str|text|hex|b64|base64|prod|dev|staging|ci|read|write|ro|rw|header")
@@ -48,11 +50,17 @@ _OTHERWISE: Final = {
 """Words before `key`, `token` and `pass` that say that it is no secret: a sort key, a padding token, a forward pass."""
 
 
+_OF_WHOM: Final = 2  # TOKEN_GITHUB; TOKEN_PER_STEP is another thing
+
+
 def looks_secret(name: str) -> bool:
     """Whether a variable, an option or a key of this name may hold something that nobody else should read."""
     words = _words(name)
     weak = _WEAK.fullmatch(words[-1]) if words else None
     is_weak = weak is not None and words[-1].removesuffix("s") not in _ENGLISH and words[-1] not in _ENGLISH
+    is_first = name.isupper() and words[:1] in (["token"], ["pass"]) and len(words) == _OF_WHOM
+    if (is_first or not _TWO_WORDS.isdisjoint(map(" ".join, pairwise(words)))) and not _is_about(words):
+        return True
     before = words[-2] if len(words) > 1 else ""
     is_other = weak is not None and (before in _OTHERWISE.get(weak[1], "").split() or _is_about(words))
     return is_strong(name) or (is_weak and not is_other)
@@ -83,7 +91,7 @@ _PLAIN: Final = re.compile(
 )
 _SCHEME: Final = re.compile(r"basic|digest|ntlm|bearer|oauth2?|kerberos|token", re.I)
 _REFERENCE: Final = re.compile(
-    r"(?:\w+ )?(?:\$\w+|\$\{[^{}]*\}|\$\([^()]*\)|\$\{\{[^{}]*\}\}|\{\{[^{}]*\}\}|\{\w+\}|%\w+%|<[^<>!]*>|\[\w+\])"
+    r"(?:\w+ )?(?:\$\w+|\$\{\w+\}|\$\((?!echo|printf)[^()]*\)|\$?\{\{[^{}]*\}\}|\{[a-z_]+\}|%\w+%|%s|<[^<>!]*>|\[[A-Z_]+\])"
     r"|(?:(?:id|src|source|target|env|type)=[^,=]*(?:,|$))+"  # docker build --secret
 )
 _NUMBER: Final = re.compile(r"-?\d{1,5}(?:\.\d*)?")
@@ -107,7 +115,7 @@ def may_not_be_shown(name: str, value: str) -> bool:
     is_listed = name.lower() in ("key", "keys") and re.fullmatch(r"[\[(]?[a-z_ ,'\"]*[\])]?", value)
     if value[:1] in ("[", "(", "{"):
         return not is_listed and not all(map(_NUMBER.fullmatch, _ELEMENT.findall(value)))
-    return not (is_listed or _NUMBER.fullmatch(value) or _SCHEME.fullmatch(value) or _CALL.fullmatch(value))
+    return not (is_listed or _NUMBER.fullmatch(value) or _SCHEME.fullmatch(value))
 
 
 def shown_value(name: str, value: str) -> str:
@@ -143,10 +151,10 @@ def _rows(*rows: tuple[str, str, str]) -> tuple[tuple[frozenset[str], frozenset[
 
 
 _OPTIONS: Final = _rows(
-    ("mysql mysqldump mysqladmin mysqlimport mariadb mariadb-dump mycli 7z 7za 7zz rar unrar", "-p=", ""),
+    ("mysql mysqldump mysqladmin mysqlimport mariadb mariadb-dump mycli 7z 7za 7zz rar unrar", "-p= -hp=", ""),
     ("sshpass login twine mongosh mongo mongodump mongorestore mongoimport mongoexport mongostat cqlsh", "-p", ""),
     ("rdesktop crackmapexec nxc netexec evil-winrm poetry rabbitmqadmin yt-dlp youtube-dl ncftpget", "-p", ""),
-    ("useradd usermod beeline steghide users impala-shell", "-p", ""),
+    ("psexec useradd usermod beeline steghide users impala-shell", "-p", ""),
     ("redis-cli valkey-cli keydb-cli redis-benchmark", "-a --pass", ""),
     ("zip unzip zipcloak ssh-keygen sqlcmd bcp tsql mosquitto_pub mosquitto_sub ipmitool", "-P", ""),
     ("ssh-keygen", "-N", ""),
@@ -157,11 +165,12 @@ _OPTIONS: Final = _rows(
     ("smbclient rpcclient smbget", "-U", "%"),
     ("curl wget http https xh xhs", "-u -a -U --user --proxy-user --auth", ":"),
     ("gotty ttyd etcdctl transmission-remote jenkins-cli.jar", "-c -n --user -auth", ":"),
+    ("curl", "-E --cert --proxy-cert", ":"),
     ("lftp", "-u", ","),
     ("curl", "-b --cookie", "="),
     ("keytool jarsigner", "-storepass -keypass -srcstorepass -deststorepass", ""),
     ("pdftotext pdftoppm pdfinfo", "-upw -opw", ""),
-    ("secret secrets variable", "-b --body --value --data --string-value", ""),
+    ("secret secrets variable put-parameter", "-b --body --value --data --string-value", ""),
 )
 """Programs, or what they are to do; their options that take a secret (`=`: in the same word); what ends the user."""
 _SUBCOMMANDS: Final = _rows(
@@ -170,21 +179,23 @@ _SUBCOMMANDS: Final = _rows(
     ("vault bao", "put write patch", "1"),
     ("htpasswd", "-b -bc -cb -nb -bn -nbb -bnb -bb -cbb -bcb -bbn -bbc -nbm -nbs", "1"),
     ("fly flyctl heroku doppler", "set config:set", "0"),
-    ("modal net rabbitmqctl", "create user add_user change_password authenticate_user", "1"),
+    ("modal net rabbitmqctl", "create user use add_user change_password authenticate_user", "1"),
     ("mc", "set add", "2"),
     ("rclone bw grafana-cli grafana", "obscure unlock reset-admin-password", "0"),
     ("wpa_passphrase smbpasswd bw", "wpa_passphrase smbpasswd login", "1"),
+    ("sqlplus sqlldr expdp impdp rman", "sqlplus sqlldr expdp impdp rman", "0"),
+    ("openssl ansible-vault travis convertto-securestring", "passwd encrypt_string encrypt convertto-securestring", "0"),
     ("mysqladmin nmcli pdftk", "password user_pw owner_pw", "0"),
 )
 """Programs; what they are to do with a secret that follows as a word; how many words come before it."""
 _PROGRAMS: Final = frozenset[str]().union(*(programs for programs, _, _ in (*_OPTIONS, *_SUBCOMMANDS)))
-_SETTING: Final = frozenset("set config setenv setx".split())
+_SETTING: Final = frozenset("set config setenv setx put SET ENV ARG SetEnv proxy_set_header".split())
 """What programs are to do with a name and a value that follow."""
 _WHOLE: Final = re.compile(r"(?:--?env=|-D|-e|\+{1,2}|-{1,2})?(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.*)", re.S)
 """A word that is nothing but a setting with its value, blanks and all."""
 _USER: Final = r"(?!\d+:\d+$)[^\s:@/=]+:(?=[^\s/])"
 _WHO: Final = r"--?[\w-]*(?:login|auth|userpwd|creds?)"
-_AFTER_USER: Final = re.compile(rf"--from-literal=[^=]*=|/p(?:assword)?:|{_WHO}={_USER}")
+_AFTER_USER: Final = re.compile(rf"--from-literal=[^=]*=|/p(?:ass(?:word)?)?:|{_WHO}={_USER}")
 _READS_SECRET: Final = re.compile(r".*(?:-stdin|-fd|with-token|secret).*|-S|chpasswd|passwd|kinit|cryptsetup|login", re.S)
 _INTERPRETER: Final = re.compile(r"(?:i?python|pypy|node|ruby|perl|julia|php|deno)[\d.]*")
 _SHELL: Final = re.compile(r"(?:ba|da|z|k|a|fi|c|tc)?sh|su|pwsh|powershell|cmd|ssh|eval|s(?:run|batch)")
@@ -199,14 +210,16 @@ def _roles(words: Sequence[str]) -> Iterator[tuple[int | None, str]]:
     for word in words:
         is_option, is_flag = word[:1] == "-", before[:1] == "-" and "=" not in before
         begin = _option_secret(before, word, programs) if before or programs else None
-        if begin is None and (is_flag or (verb and "=" not in before)) and not is_option and may_not_be_shown(before, word):
+        if begin is None and (is_flag or (verb and "=" not in before)) and not is_option and (
+            may_not_be_shown(before, word) or (verb and may_not_be_shown(before.partition(".")[0], word))
+        ):
             begin = 0
         if left >= 0 and not is_option:
             whole = _WHOLE.fullmatch(word) if left == 0 else None
             begin = begin if left or begin is not None else whole.start("value") if whole else 0
             left = max(left - 1, 0)
         yield begin, language if _TEXT.fullmatch(before) or before == "eval" or "ssh" in programs else ""
-        name = PurePath(word[-_LONGEST_PROGRAM:]).name
+        name = PurePath(word[-_LONGEST_PROGRAM:]).name.lower()
         language = "code" if _INTERPRETER.fullmatch(name) else "shell" if _SHELL.fullmatch(name) else language
         verb = verb or word in _SETTING
         if name in _PROGRAMS or name == "ssh":
@@ -228,7 +241,7 @@ def _option_secret(before: str, word: str, programs: set[str]) -> int | None:
             is_bundle = separator == ":" and re.fullmatch(f"-[sSfLkivgN]*{short[1:]}", before)
             if (before == option and (separator or word[:1] != "-")) or is_bundle:
                 start = 0
-            elif word.startswith(short) and word != short and (len(short) == 2 or word[len(short)] == "="):
+            elif word.startswith(short) and word != short and (len(short) == 2 or short != option or word[len(short)] == "="):
                 start = len(short) + (word[len(short)] == "=")
             else:
                 continue
@@ -244,7 +257,7 @@ def _option_secret(before: str, word: str, programs: set[str]) -> int | None:
 _PIECE: Final = re.compile(
     r"""\\.|'[^']*'|"(?:[^"\\]++|\\.)*+"|(?P<end>[;&|\n()]+)|(?P<blank>[ \t\r]+)|[^\s;&|()'"\\]+|.""", re.S
 )
-_DEPTH: Final = 4
+_DEPTH, _SHORT = 4, 8
 """Texts in texts that are parsed: a shell's in a shell's in a job script's."""
 
 
@@ -271,7 +284,11 @@ def _in_one_command(
     text: str, words: list[tuple[str, int, int]], piped: list[tuple[str, int, int]], depth: int
 ) -> Iterator[Place]:
     plain = [word for word, _, _ in words]
-    if piped and piped[0][0] in ("echo", "printf") and any(map(_READS_SECRET.fullmatch, plain)):
+    is_kept = re.search(r">\s*\S*$", " ".join(plain[:-1] + [plain[-1][:1]])) is not None if plain else False
+    if plain and plain[0] in ("echo", "printf") and is_kept and looks_secret(plain[-1]):
+        piped = words[:-1]
+        yield from ((begin, end) for word, begin, end in piped[1:] if word[:1] not in "-$>")
+    elif piped and piped[0][0] in ("echo", "printf") and any(map(_READS_SECRET.fullmatch, plain)):
         yield from ((begin, end) for word, begin, end in piped[1:] if word[:1] not in "-$")
     is_read = False
     for (word, begin, end), (start, kind) in zip(words, _roles(plain), strict=True):
@@ -281,12 +298,13 @@ def _in_one_command(
         elif is_read or word.startswith("<<<"):
             is_read = is_read or any(looks_secret(one) or _READS_SECRET.fullmatch(one) for one in plain)
             yield (begin + 3 * word.startswith("<<<"), end) if is_read else (0, 0)
-        elif depth < _DEPTH and re.search(r"\s", word):
-            quoted = "" if text[begin - 1 : begin] in ("'", '"') else "shell"
-            yield from ((begin + first, begin + last) for first, last in _spans(text[begin:end], kind or quoted, "", depth + 1))
+        elif depth < _DEPTH and len(word) > _SHORT and re.search(r"\s", word):
+            inner = text[begin:end]
+            spans = (*_in_shell(inner, depth + 1), *(_after_names(inner, kind) if kind else ()))
+            yield from ((begin + first, begin + last) for first, last in spans)
 
 
-def _spans(text: str, kind: str = "", before: str = "", depth: int = 0) -> Iterator[Place]:
+def _spans(text: str, kind: str = "", before: str = "") -> Iterator[Place]:
     """Where the secrets of one word are: a setting, a text for a shell, a document, code."""
     whole = None if kind else _WHOLE.fullmatch(text)
     if whole is not None and may_not_be_shown(whole["name"], whole["value"]):
@@ -297,10 +315,10 @@ def _spans(text: str, kind: str = "", before: str = "", depth: int = 0) -> Itera
         for (word, begin, end), (start, _) in zip(literals, _roles([word for word, _, _ in literals]), strict=True):
             if start is not None:
                 yield begin + 1 + start, end - 1
-            elif depth < _DEPTH and " " in word:
-                yield from ((begin + 1 + first, begin + 1 + last) for first, last in _in_shell(word, depth + 1))
+            elif len(word) > _SHORT and " " in word:
+                yield from ((begin + 1 + first, begin + 1 + last) for first, last in _in_shell(word, 1))
     elif re.search(r"\s", text):
-        yield from _in_shell(text, depth)
+        yield from _in_shell(text, 0)
     yield from (match.span(match.lastgroup or 0) for match in _FORM.finditer(text))
     yield from (run.span() for run in _RUN.finditer(text) if _looks_random(run[0]))
     for run in (*_RUN_OF_ONE_CASE.finditer(text), *_TAGGED.finditer(text)):
@@ -312,7 +330,7 @@ _LITERAL: Final = re.compile(r"""'[^'\n]*'|"[^"\n]*\"""")
 _MARKS: Final = (
     re.compile(  # name=  "name":  name =>  ["name"] =
         r"""(?<![\w.-])-{0,2}(?P<name>\w[\w.-]*+)(?P<close>\\{0,8}["'])?"""
-        r"(?P<sign>\s*+(?:\]\s*=(?!=)|=>|(?:\|\||[:?+])?=(?!=)|:(?!:))\s*+)"
+        r"(?P<sign>\s*+(?:[\]}]\s*=(?!=)|=>|%3[AaDd]|(?:\|\||[:?+])?=(?!=)|:(?!:))\s*+)"
     ),
     re.compile(r"<(?P<close>)(?P<name>[\w:.-]++)(?P<sign>(?:\s[^<>]*+)?>)"),  # an element of XML
     re.compile(  # ("NAME", "value")  ["--name", "value"]
@@ -346,20 +364,20 @@ def _after_names(text: str, kind: str) -> Iterator[Place]:
     end, is_paired, unnamed, heredoc = 0, False, None, text.find("<<")
     for mark in sorted((mark for pattern in _MARKS for mark in pattern.finditer(text)), key=re.Match.start):
         name, manner = mark["name"], "" if 0 <= heredoc < mark.start() and kind == "shell" else kind
-        if mark.start() < end:
+        if mark.start() < end or (text[mark.start() - 1 : mark.start()] == "$" and mark["sign"].strip() == ":"):
             continue
         if _NAMING.fullmatch(name) and mark.re in _MARKS[:2]:
             named = _NAMED.match(text, mark.end())
             is_paired = named is not None and looks_secret(named["name"])
             if is_paired and unnamed and not re.search("[}{]", text[unnamed.end() : mark.start()]):
-                yield from _value(text, unnamed, manner, "password")
+                yield from ((begin, last) for begin, last, _ in _value(text, unnamed, manner, "password"))
             unnamed = None
         elif _VALUED.fullmatch(name):
             name, unnamed, is_paired = "password" if is_paired else name, mark, False
         if name in keeps or _is_secret_by_place(text, mark):
             name = "password"
-        for begin, end in _value(text, mark, manner, name) if looks_secret(name) else ():
-            yield begin, end
+        for begin, end, is_secret in _value(text, mark, manner, name) if looks_secret(name) else ():
+            yield (begin, end) if is_secret else (0, 0)
 
 
 def _is_secret_by_place(text: str, mark: re.Match[str]) -> bool:
@@ -393,18 +411,22 @@ _IN_SETTING: Final = re.compile(
 """What a value without quotes is made of, by where it stands."""
 
 
-def _value(text: str, mark: re.Match[str], kind: str, name: str) -> Iterator[Place]:
-    """The value behind a name, if it may not be shown."""
+def _value(text: str, mark: re.Match[str], kind: str, name: str) -> Iterator[tuple[int, int, bool]]:
+    """The value behind a name, and whether it may not be shown; nothing where more names may be in it."""
     place, sign = mark.end(), mark["sign"]
     opened = text[mark.start() - 1 : mark.start()] if mark.re is _MARKS[0] and not mark["close"] else ""
     line = text[text.rfind("\n", max(mark.start() - 200, 0), mark.start()) + 1 : mark.start()]
     is_first = re.fullmatch(r"""\s*(?:-\s+)?(?:export\s+|set\s+)?["']?""", line) is not None
     is_yaml = sign.strip() == ":" and is_first
-    if opened and opened in "'\"`":
+    quote = _OPENING.match(text, place)
+    is_inner = opened in ("'", '"', "`")
+    if is_inner:
         escape = re.search(r"\\*$", text[max(mark.start() - 9, 0) : mark.start() - 1])
         end = _closing(text, place, (escape[0] if escape else "") + opened, inner=True)
     elif is_yaml and (block := _block(text, mark)):
         place, end = block
+    elif sign.strip() == ":" and name.lower() == "key" and quote is None and not re.search(r"\w $", line):
+        return  # an entry of a table
     elif "\n" in sign and text[place : place + 1] not in ('"', "'", "[", "{", "("):
         return
     elif mark.re is _TAG:
@@ -420,9 +442,10 @@ def _value(text: str, mark: re.Match[str], kind: str, name: str) -> Iterator[Pla
         place, end = quote.end(), end - len(quote["mark"]) * text.endswith(quote["mark"], quote.end(), end)
     end = place + len(text[place:end].rstrip())
     value = text[place:end]
-    is_entry = sign.strip() == ":" and not is_quoted and name.lower() == "key"
-    if not (is_entry or value.startswith("//") or (not is_quoted and _is_computed(value, mark, kind, name))):
-        yield from ((place, end),) if may_not_be_shown(name, value) else ()
+    if not is_quoted and not is_inner and _is_computed(value, mark, kind, name):
+        yield from () if re.search("[\"'`]", value) else ((place, end, False),)
+    elif not value.startswith("//") and may_not_be_shown(name, value):
+        yield place, end, True
 
 
 _LOOKED_UP: Final = re.compile(r"environ\b|getenv\(|getpass|input\(|args\.|open\(|read\w*\(|config[\[.]|\.get\(")
