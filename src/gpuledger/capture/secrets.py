@@ -134,6 +134,11 @@ def without_secrets(argv: Sequence[str], known: Iterable[str] = ()) -> list[str]
     return shown
 
 
+def secret_words(argv: Sequence[str]) -> set[int]:
+    """Which words of a command what stands before them makes secrets, in part or as a whole."""
+    return {index for index, (begin, _) in enumerate(_roles(argv)) if begin is not None}
+
+
 def _cut(text: str, spans: Iterable[Place]) -> str:
     """The text with these spans withheld; spans that overlap become one."""
     pieces, done = list[str](), -1
