@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
 
-from gpuledger.capture.secrets import WITHHELD, looks_secret, secret_words, without_secrets
+from gpuledger.capture.secret_names import looks_secret, word_set
+from gpuledger.capture.secret_words import roles
+from gpuledger.capture.secrets import WITHHELD, without_secrets
 
-_KNOWN: Final = frozenset(
-    "python python3 torchrun accelerate deepspeed vllm sglang trtllm-bench trtllm-serve trtllm-build srun sbatch mpirun"
-    " mpiexec nsys ncu rocprofv3 docker podman kubectl apptainer singularity ssh env bash sh sudo timeout numactl taskset"
-    " nice nohup time uv uvx ray gpuledger nvidia-smi run serve launch bench exec profile throughput latency"
-    " true false none null yes no auto on off default float32 float16 bfloat16 fp32 fp16 bf16 fp8 int8 int4 cuda nvtx osrt"
-    " cudnn cublas nccl cpu gpu all info debug warning error".split()
+_KNOWN: Final = word_set(
+    "python python3 torchrun accelerate deepspeed vllm sglang trtllm-bench trtllm-serve trtllm-build srun"
+    " sbatch mpirun mpiexec nsys ncu rocprofv3 docker podman kubectl apptainer singularity ssh env bash sh"
+    " sudo timeout numactl taskset nice nohup time uv uvx ray gpuledger nvidia-smi run serve launch bench exec"
+    " profile throughput latency true false none null yes no auto on off default float32 float16 bfloat16 fp32"
+    " fp16 bf16 fp8 int8 int4 cuda nvtx osrt cudnn cublas nccl cpu gpu all info debug warning error"
 )
 """Programs and what they are to do, and words for precisions, devices and traces."""
 _UNIT: Final = "(?:[num]?s|min|h|%|[kKMGTx]|[KMGT]i?B|B)?"
@@ -35,7 +37,7 @@ _FILE: Final = re.compile(
 def shareable_command(argv: Sequence[str]) -> list[str]:
     """A command as others may see it: what is not known to be harmless is withheld."""
     shown = list[str]()
-    hidden = secret_words(argv)
+    hidden = {index for index, (begin, _) in enumerate(roles(argv)) if begin is not None}
     for index, (before, word) in enumerate(zip(("", *argv), argv, strict=False)):
         name, sign, value = word.partition("=")
         if index in hidden or without_secrets([name]) != [name]:

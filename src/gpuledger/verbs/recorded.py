@@ -40,12 +40,9 @@ def _shareable(trace: Trace) -> Trace:
     from gpuledger.capture.shareable import shareable_command, shareable_value
 
     private = trace.origin.private
-    settings = [(key, value.partition("=")) for key, value in private.environment]
-    told = replace(
-        private,
-        command=tuple(shareable_command(private.command)),
-        environment=tuple((key, f"{name}{sign}{shareable_value(name, value)}") for key, (name, sign, value) in settings),
-    )
+    settings = ((key, *value.partition("=")) for key, value in private.environment)
+    variables = tuple((key, f"{name}{sign}{shareable_value(name, value)}") for key, name, sign, value in settings)
+    told = replace(private, command=tuple(shareable_command(private.command)), environment=variables)
     return replace(trace, origin=replace(trace.origin, private=told))
 
 
