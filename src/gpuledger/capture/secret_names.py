@@ -24,7 +24,7 @@ _STRONG: Final = re.compile(
 _STRONG_AT_END: Final = re.compile(r"pw|creds?|jwts?|pat|sas|t?otp|pin|psk|mnemonic|requirepass|masterauth|code")
 _TWO_WORDS: Final = frozenset(("api key", "api token", "access token", "access key", "auth token", "private key"))
 """What may be said before whose it is: API_KEY_OPENAI."""
-_CODES: Final = word_set("recovery backup verification pass pin mfa otp access auth security")
+_CODES: Final = word_set("recovery backup verification pass pin mfa otp access auth security unlock activation reset")
 _WEAK: Final = re.compile(r"\w*?(key|token|pass|auth)s?")
 _ADDED: Final = re.compile(
     r"\d+|v|value|val|string|str|text|hex|b64|base64|prod|dev|staging|ci|read|write|ro|rw|header"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
 from typing import Final
 
 from gpuledger.capture.secret_names import may_not_be_shown
@@ -59,6 +58,10 @@ _SUBCOMMANDS: Final = _rows(
 _PROGRAMS: Final = frozenset[str]().union(*(programs for programs, _, _ in (*_OPTIONS, *_SUBCOMMANDS)))
 _SETTING: Final = ("set", "config", "setenv", "setx", "put", "SET", "ENV", "ARG", "SetEnv", "proxy_set_header")
 """What programs are to do with a name and a value that follow."""
+IN_COMMAND: Final = re.compile(
+    rf"(?<!\w)(?:--?\w|<<<|{'|'.join(map(re.escape, (*_PROGRAMS, *_SETTING)))}|echo|printf)", re.I
+)
+"""What a text has if a secret is in it for its place in a command."""
 WHOLE: Final = re.compile(r"(?:--?env=|-D|-e|\+{1,2}|-{1,2})?(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.*)", re.S)
 """A word that is nothing but a setting with its value, blanks and all."""
 _USER: Final = r"(?!\d+:\d+$)[^\s:@/=]+:(?=[^\s/])"
@@ -92,7 +95,7 @@ def roles(words: Sequence[str]) -> Iterator[tuple[int | None, str]]:
             begin = begin if left or begin is not None else whole.start("value") if whole else 0
             left = max(left - 1, 0)
         yield begin, language if _TEXT.fullmatch(before) or before == "eval" or "ssh" in programs else ""
-        name = PurePath(word[-_LONGEST_PROGRAM:]).name.lower()
+        name = word[-_LONGEST_PROGRAM:].rpartition("/")[2].lower()
         language = "code" if _INTERPRETER.fullmatch(name) else "shell" if _SHELL.fullmatch(name) else language
         verb = verb or word in _SETTING
         if name in _PROGRAMS or name == "ssh":

@@ -13,7 +13,7 @@ from typing import Final
 
 from gpuledger.capture.secret_forms import Place, secret_forms
 from gpuledger.capture.secret_names import is_strong, looks_secret, may_not_be_shown
-from gpuledger.capture.secret_words import READS_SECRET, WHOLE, roles
+from gpuledger.capture.secret_words import IN_COMMAND, READS_SECRET, WHOLE, roles
 
 WITHHELD: Final = "(withheld)"
 
@@ -49,6 +49,7 @@ def _cut(text: str, spans: Iterable[Place]) -> str:
 _PIECE: Final = re.compile(
     r"""\\.|'[^']*'|"(?:[^"\\]++|\\.)*+"|(?P<end>[;&|\n()]+)|(?P<blank>[ \t\r]+)|[^\s;&|()'"\\]+|.""", re.S
 )
+_BLANK: Final = re.compile(r"\s")
 _DEPTH, _SHORT = 4, 8
 """Texts in texts that are parsed: a shell's in a shell's in a job script's."""
 
@@ -80,7 +81,8 @@ def _in_one_command(
         yield from ((begin, end) for word, begin, end in words[1:-1] if word[:1] not in "-$>")  # into a file
     elif piped and piped[0][0] in ("echo", "printf") and any(map(READS_SECRET.fullmatch, plain)):
         yield from ((begin, end) for word, begin, end in piped[1:] if word[:1] not in "-$")
-    is_read, reads = False, "<<<" in text and any(looks_secret(one) or READS_SECRET.fullmatch(one) for one in plain)
+    is_read, has_text = False, any(word.startswith("<<<") for word in plain)
+    reads = has_text and any(looks_secret(word) or READS_SECRET.fullmatch(word) for word in plain)
     for (word, begin, end), (start, kind) in zip(words, roles(plain), strict=True):
         if start is not None:
             rest = text.rfind(word[start:], begin, end)
@@ -88,7 +90,7 @@ def _in_one_command(
         elif reads and (is_read or word.startswith("<<<")):
             is_read = True
             yield begin + 3 * word.startswith("<<<"), end
-        elif depth < _DEPTH and len(word) > _SHORT and re.search(r"\s", word):
+        elif depth < _DEPTH and len(word) > _SHORT and _BLANK.search(word) and (kind or IN_COMMAND.search(word)):
             inner = text[begin:end]
             spans = (*_in_shell(inner, depth + 1), *(_after_names(inner, kind) if kind else ()))
             yield from ((begin + first, begin + last) for first, last in spans)
@@ -107,7 +109,7 @@ def _spans(text: str, kind: str = "", before: str = "") -> Iterator[Place]:
                 yield begin + 1 + start, end - 1
             elif len(word) > _SHORT and " " in word:
                 yield from ((begin + 1 + first, begin + 1 + last) for first, last in _in_shell(word, 1))
-    elif re.search(r"\s", text):
+    elif _BLANK.search(text) and IN_COMMAND.search(text):
         yield from _in_shell(text, 0)
     yield from secret_forms(text, before)
 
@@ -118,9 +120,10 @@ _MARKS: Final = (
         r"""(?<![\w.-])-{0,2}(?P<name>\w[\w.-]*+)(?P<close>\\{0,8}["'])?"""
         r"(?P<sign>\s*+(?:[\]}]\s*=(?!=)|=>|%3[AaDd]|(?:\|\||[:?+])?=(?!=)|:(?!:))\s*+)"
     ),
-    re.compile(r"<(?P<close>)(?P<name>[\w:.-]++)(?P<sign>(?:\s[^<>]*+)?>)"),  # an element of XML
+    re.compile(r"<(?P<close>)(?P<name>[\w:.-]++)(?P<sign>(?:\s[^<>]*+)?>)(?<!/>)"),  # an element of XML
     re.compile(  # ("NAME", "value")  ["--name", "value"]
-        r"""(?P<close>\\{0,8}["'])(?P<name>(?:--)?\w[\w.-]*+)\\{0,8}["'](?P<sign>\s*,\s*)(?=\\{0,8}["'])"""
+        r"""(?<!:)(?<!: )(?P<close>\\{0,8}["'])(?P<name>(?:--)?\w[\w.-]*+)\\{0,8}["'](?P<sign>\s*,\s*)"""
+        r"""(?=\\{0,8}["'])(?!\\{0,8}["'][\w.-]{0,80}\\{0,8}["']\s*:)"""
     ),
     re.compile(r"(?<![\w.])(?P<close>)(?P<name>[A-Za-z_][\w.]*+)(?P<sign>)(?=\()"),  # login("...")
     re.compile(  # SQL, netrc, a name and a value in a line
@@ -145,23 +148,27 @@ _CALLED: Final = re.compile(
 _KEEPS_SECRETS: Final = re.compile(r"""\bkind["']?\s*:\s*["']?Secret\b""")
 
 
+_DOCUMENT: Final = re.compile(r"\s*(?:\[\w|[{<]|[\w-]+:[ \n])")
 _SECTION: Final = re.compile(r"(?m)^\[(?P<name>[\w.-]+)\][ \t]*\n(?P<body>(?:(?!\[)[^\n]*(?:\n|\Z))*?)(?=\[|\Z)")
 
 
 def _after_names(text: str, kind: str) -> Iterator[Place]:
     """Values behind the names of secrets: `api_key=...`, `"token": "..."`, `<password>...`, name/value pairs."""
+    kind = "" if kind == "shell" and _DOCUMENT.match(text) else kind
     keeps = ("data", "stringData") if _KEEPS_SECRETS.search(text) else ()
     yield from (section.span("body") for section in _SECTION.finditer(text) if is_strong(section["name"]))
-    end, is_paired, unnamed, heredoc = 0, False, None, text.find("<<")
+    begin, end, is_paired, unnamed, heredoc = 0, 0, False, None, text.find("<<")
     for mark in sorted((mark for pattern in _MARKS for mark in pattern.finditer(text)), key=re.Match.start):
         name, manner = mark["name"], "" if 0 <= heredoc < mark.start() and kind == "shell" else kind
-        if mark.start() < end or (text[mark.start() - 1 : mark.start()] == "$" and mark["sign"].strip() == ":"):
+        if begin <= mark.start() < end or (
+            text[mark.start() - 1 : mark.start()] == "$" and mark["sign"].strip() == ":"
+        ):
             continue
         if _NAMING.fullmatch(name) and mark.re in _MARKS[:2]:
             named = _NAMED.match(text, mark.end())
             is_paired = named is not None and looks_secret(named["name"])
             if is_paired and unnamed and not re.search("[}{]", text[unnamed.end() : mark.start()]):
-                yield from ((begin, last) for begin, last, _ in _value(text, unnamed, manner, "password"))
+                yield from ((first, last) for first, last, _ in _value(text, unnamed, manner, "password"))
             unnamed = None
         elif _VALUED.fullmatch(name):
             name, unnamed, is_paired = "password" if is_paired else name, mark, False
@@ -263,7 +270,7 @@ def _manner(text: str, mark: re.Match[str], kind: str, *, is_first: bool) -> re.
         return _IN_CODE
     if sign.strip() == ":":
         return _IN_FLOW if mark["close"] or opened in ("{", ",", "[") else _IN_WORD if kind == "shell" else _IN_LINE
-    if kind == "shell" or sign.isspace():
+    if sign.isspace() or (kind == "shell" and not is_spaced):
         return _IN_WORD
     return _IN_LINE if is_spaced or (is_first and "\n" in text) else _IN_SETTING
 
