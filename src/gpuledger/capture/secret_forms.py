@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
+from gpuledger.regex import regex
+
 Place = tuple[int, int]
 """The first letter, and the one behind the last."""
 
@@ -24,7 +26,7 @@ _PREFIXES: Final = r"""
     pat[^\W_]{14}\. (?:live|test)_(?=[\da-f]{30}) access_token\$production\$ esecret_ SK(?=[\da-f]{32}) e2b_(?=\w{20})
 """
 """What services begin their keys with, as gitleaks, trufflehog and they say, and what tells it from a word."""
-_FORM: Final = re.compile(
+_FORM: Final = regex(
     rf"(?<![A-Za-z0-9])(?P<a>(?:{'|'.join(_PREFIXES.split())})[\w.~+/=-]{{8,}})"
     # a token that carries its own claims
     r"|(?<![\w.-])(?P<b>eyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)*)"
@@ -39,20 +41,18 @@ _FORM: Final = re.compile(
     r"|(?i:hooks?\.slack\.com/[a-z]+|/web-?hooks?(?:b2)?)/(?P<j>[\w/.~%@-]{8,})",
     re.S,
 )
-_RUN: Final = re.compile(r"(?<![\w+/-])[A-Za-z0-9+/_-]{20,256}={0,2}(?![\w+/=-])")
-_RUN_OF_ONE_CASE: Final = re.compile(
-    r"(?:(?<=//)|(?<![\w+/@:.-]))(?P<body>[a-z0-9]{24,256}|[A-Z0-9]{24,256})(?![\w+/.-])"
-)
-_TAGGED: Final = re.compile(r"(?<![\w./-])(?:[A-Za-z][A-Za-z0-9]{1,11}[_.-]){1,3}(?P<body>[A-Za-z0-9]{20,256})(?!\w)")
+_RUN: Final = regex(r"(?<![\w+/-])[A-Za-z0-9+/_-]{20,256}={0,2}(?![\w+/=-])")
+_RUN_OF_ONE_CASE: Final = regex(r"(?:(?<=//)|(?<![\w+/@:.-]))(?P<body>[a-z0-9]{24,256}|[A-Z0-9]{24,256})(?![\w+/.-])")
+_TAGGED: Final = regex(r"(?<![\w./-])(?:[A-Za-z][A-Za-z0-9]{1,11}[_.-]){1,3}(?P<body>[A-Za-z0-9]{20,256})(?!\w)")
 """A service's tag and what it drew, as all of them write their keys."""
-_DIGEST: Final = re.compile(
+_DIGEST: Final = regex(
     r"(?:^|[^a-z])(?:commit|rev|revision|sha\d*|md5|digest|hash|checksum|sum|ref|refs|tree|tag|id|ids|uuid|guid|version|build"
     r"|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|log|bisect|good|bad)\W{1,4}$",
     re.IGNORECASE,
 )
 """What stands before a text that is drawn at random, or looks so, and is no secret."""
 
-_LETTERS: Final = re.compile("[a-z]{3,}")
+_LETTERS: Final = regex("[a-z]{3,}")
 _CHANGES_SHARE: Final = 0.4
 """Of neighbours in a random text, six in ten are of different kinds: capitals, small letters, digits."""
 _CHANGES_SHARE_OF_ONE_CASE: Final = 0.28

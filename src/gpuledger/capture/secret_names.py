@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from gpuledger.capture.secret_forms import looks_random
+from gpuledger.regex import regex
 
 
 def word_set(words: str) -> frozenset[str]:
@@ -15,20 +16,18 @@ def word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_STRONG: Final = re.compile(
+_WORD: Final = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_STRONG: Final = regex(
     r"\w*(?:secret|password|passwd|passphrase|passcode|credential|apikey|authtoken)s?|\w*pwd|passwo?rd|pswd"
     r"|authorization|bearer|(?:set)?cookies?|\w*sess(?:ion)?id|kennwort|passwort|contrasena|senha"
 )
 """What is hardly ever called so unless it is a secret."""
-_STRONG_AT_END: Final = re.compile(r"pw|creds?|jwts?|pat|sas|t?otp|pin|psk|mnemonic|requirepass|masterauth|code")
+_STRONG_AT_END: Final = regex(r"pw|creds?|jwts?|pat|sas|t?otp|pin|psk|mnemonic|requirepass|masterauth|code")
 _TWO_WORDS: Final = frozenset(("api key", "api token", "access token", "access key", "auth token", "private key"))
 """What may be said before whose it is: API_KEY_OPENAI."""
 _CODES: Final = word_set("recovery backup verification pass pin mfa otp access auth security unlock activation reset")
-_WEAK: Final = re.compile(r"\w*?(key|token|pass|auth)s?")
-_ADDED: Final = re.compile(
-    r"\d+|v|value|val|string|str|text|hex|b64|base64|prod|dev|staging|ci|read|write|ro|rw|header"
-)
+_WEAK: Final = regex(r"\w*?(key|token|pass|auth)s?")
+_ADDED: Final = regex(r"\d+|v|value|val|string|str|text|hex|b64|base64|prod|dev|staging|ci|read|write|ro|rw|header")
 """What may follow: OPENAI_API_KEY_2, HF_TOKEN_READ, CI_JOB_JWT_V2."""
 _ABOUT: Final = word_set(
     "file files path paths dir folder name names env var vars variable id ids type types mode method length len size"
@@ -88,20 +87,18 @@ def _words(name: str) -> list[str]:
     return words
 
 
-_PLAIN: Final = re.compile(
+_PLAIN: Final = regex(
     r"|true|false|none|null|nil|yes|no|auto|on|off|default|optional|required|enabled|disabled|empty|\(withheld\)", re.I
 )
-_SCHEME: Final = re.compile(r"basic|digest|ntlm|bearer|oauth2?|kerberos|token", re.I)
-_REFERENCE: Final = re.compile(
+_SCHEME: Final = regex(r"basic|digest|ntlm|bearer|oauth2?|kerberos|token", re.I)
+_REFERENCE: Final = regex(
     r"(?:\w+ )?(?:\$\w+|\$\{\w+\}|\$\((?!echo|printf)[^()]*\)|\$?\{\{[^{}]*\}\}|\{[a-z_]+\}|%\w+%|%s"
     r"|<[^<>!]*>|\[[A-Z_]+\])"
     r"|(?:(?:id|src|source|target|env|type)=[^,=]*(?:,|$))+"  # docker build --secret
 )
-_NUMBER: Final = re.compile(r"-?\d{1,5}(?:\.\d*)?")
-_FILE: Final = re.compile(
-    r"@?(?:~|\.{1,2})?/[\w./~-]*|[\w./~-]+\.(?:py|sh|json|ya?ml|toml|txt|pem|crt|key|cfg|ini|env)"
-)
-_ELEMENT: Final = re.compile(r"[^\s,()\[\]{}\"']+")
+_NUMBER: Final = regex(r"-?\d{1,5}(?:\.\d*)?")
+_FILE: Final = regex(r"@?(?:~|\.{1,2})?/[\w./~-]*|[\w./~-]+\.(?:py|sh|json|ya?ml|toml|txt|pem|crt|key|cfg|ini|env)")
+_ELEMENT: Final = regex(r"[^\s,()\[\]{}\"']+")
 
 
 def may_not_be_shown(name: str, value: str) -> bool:

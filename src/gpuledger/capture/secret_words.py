@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gpuledger.capture.secret_names import may_not_be_shown
+from gpuledger.regex import regex
 
 
 def _rows(*rows: tuple[str, str, str]) -> tuple[tuple[frozenset[str], frozenset[str], str], ...]:
@@ -58,21 +59,19 @@ _SUBCOMMANDS: Final = _rows(
 _PROGRAMS: Final = frozenset[str]().union(*(programs for programs, _, _ in (*_OPTIONS, *_SUBCOMMANDS)))
 _SETTING: Final = ("set", "config", "setenv", "setx", "put", "SET", "ENV", "ARG", "SetEnv", "proxy_set_header")
 """What programs are to do with a name and a value that follow."""
-IN_COMMAND: Final = re.compile(
+IN_COMMAND: Final = regex(
     rf"(?<!\w)(?:--?\w|<<<|{'|'.join(map(re.escape, (*_PROGRAMS, *_SETTING)))}|echo|printf)", re.I
 )
 """What a text has if a secret is in it for its place in a command."""
-WHOLE: Final = re.compile(r"(?:--?env=|-D|-e|\+{1,2}|-{1,2})?(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.*)", re.S)
+WHOLE: Final = regex(r"(?:--?env=|-D|-e|\+{1,2}|-{1,2})?(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.*)", re.S)
 """A word that is nothing but a setting with its value, blanks and all."""
 _USER: Final = r"(?!\d+:\d+$)[^\s:@/=]+:(?=[^\s/])"
 _WHO: Final = r"--?[\w-]*(?:login|auth|userpwd|creds?)"
-_AFTER_USER: Final = re.compile(rf"--from-literal=[^=]*=|/p(?:ass(?:word)?)?:|{_WHO}={_USER}")
-READS_SECRET: Final = re.compile(
-    r".*(?:-stdin|-fd|with-token|secret).*|-S|chpasswd|passwd|kinit|cryptsetup|login", re.S
-)
-_INTERPRETER: Final = re.compile(r"(?:i?python|pypy|node|ruby|perl|julia|php|deno)[\d.]*")
-_SHELL: Final = re.compile(r"(?:ba|da|z|k|a|fi|c|tc)?sh|su|pwsh|powershell|cmd|ssh|eval|s(?:run|batch)")
-_TEXT: Final = re.compile(r"-[a-z]*c|-e|-r|/c|--(?:eval|wrap|command|cmd)")
+_AFTER_USER: Final = regex(rf"--from-literal=[^=]*=|/p(?:ass(?:word)?)?:|{_WHO}={_USER}")
+READS_SECRET: Final = regex(r".*(?:-stdin|-fd|with-token|secret).*|-S|chpasswd|passwd|kinit|cryptsetup|login", re.S)
+_INTERPRETER: Final = regex(r"(?:i?python|pypy|node|ruby|perl|julia|php|deno)[\d.]*")
+_SHELL: Final = regex(r"(?:ba|da|z|k|a|fi|c|tc)?sh|su|pwsh|powershell|cmd|ssh|eval|s(?:run|batch)")
+_TEXT: Final = regex(r"-[a-z]*c|-e|-r|/c|--(?:eval|wrap|command|cmd)")
 """What comes before a text for a shell, or code."""
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from gpuledger.capture.secret_forms import Place, secret_forms
 from gpuledger.capture.secret_names import is_strong, looks_secret, may_not_be_shown
 from gpuledger.capture.secret_words import IN_COMMAND, READS_SECRET, WHOLE, roles
+from gpuledger.regex import regex
 
 WITHHELD: Final = "(withheld)"
 
@@ -46,10 +47,10 @@ def _cut(text: str, spans: Iterable[Place]) -> str:
     return "".join((*pieces, text[max(done, 0) :]))
 
 
-_PIECE: Final = re.compile(
+_PIECE: Final = regex(
     r"""\\.|'[^']*'|"(?:[^"\\]++|\\.)*+"|(?P<end>[;&|\n()]+)|(?P<blank>[ \t\r]+)|[^\s;&|()'"\\]+|.""", re.S
 )
-_BLANK: Final = re.compile(r"\s")
+_BLANK: Final = regex(r"\s")
 _DEPTH, _SHORT = 4, 8
 """Texts in texts that are parsed: a shell's in a shell's in a job script's."""
 
@@ -114,42 +115,48 @@ def _spans(text: str, kind: str = "", before: str = "") -> Iterator[Place]:
     yield from secret_forms(text, before)
 
 
-_LITERAL: Final = re.compile(r"""'[^'\n]*'|"[^"\n]*\"""")
+_LITERAL: Final = regex(r"""'[^'\n]*'|"[^"\n]*\"""")
 _MARKS: Final = (
-    re.compile(  # name=  "name":  name =>  ["name"] =
+    regex(  # name=  "name":  name =>  ["name"] =
         r"""(?<![\w.-])-{0,2}(?P<name>\w[\w.-]*+)(?P<close>\\{0,8}["'])?"""
         r"(?P<sign>\s*+(?:[\]}]\s*=(?!=)|=>|%3[AaDd]|(?:\|\||[:?+])?=(?!=)|:(?!:))\s*+)"
     ),
-    re.compile(r"<(?P<close>)(?P<name>[\w:.-]++)(?P<sign>(?:\s[^<>]*+)?>)(?<!/>)"),  # an element of XML
-    re.compile(  # ("NAME", "value")  ["--name", "value"]
+    regex(r"<(?P<close>)(?P<name>[\w:.-]++)(?P<sign>(?:\s[^<>]*+)?>)(?<!/>)"),  # an element of XML
+    regex(  # ("NAME", "value")  ["--name", "value"]
         r"""(?<!:)(?<!: )(?P<close>\\{0,8}["'])(?P<name>(?:--)?\w[\w.-]*+)\\{0,8}["'](?P<sign>\s*,\s*)"""
         r"""(?=\\{0,8}["'])(?!\\{0,8}["'][\w.-]{0,80}\\{0,8}["']\s*:)"""
     ),
-    re.compile(r"(?<![\w.])(?P<close>)(?P<name>[A-Za-z_][\w.]*+)(?P<sign>)(?=\()"),  # login("...")
-    re.compile(  # SQL, netrc, a name and a value in a line
+    regex(r"(?<![\w.])(?P<close>)(?P<name>[A-Za-z_][\w.]*+)(?P<sign>)(?=\()"),  # login("...")
+    regex(  # SQL, netrc, a name and a value in a line
         r"(?i)(?<![\w/.-])(?P<close>)"
         r"(?P<name>[\w-]*(?:password|passwd|passphrase|requirepass|identified(?: with \S+)? by))"
         r"""(?P<sign>\s++)(?=['"]|(?![-/&|;<>])(?:[^\s=:]*[\d_@#!%^*.-]|[^\s=:]+\s*(?:$|\n)))"""
     ),
 )
-_TAG, _PAIR, _CALL_OF, _SPACED = _MARKS[1:]
-_NAMING: Final = re.compile(r"(?i)(?:parameter|env|header|var|entry)?_?(?:name|key|variable|property|id)")
-_NAMED: Final = re.compile(r"""\\{0,8}["']?(?P<name>[\w.:/-]+)""")
-_VALUED: Final = re.compile(r"(?i)(?:parameter|default|env|header|var)?_?(?:value|val|string)")
+_NAME, _TAG, _PAIR, _CALL_OF, _SPACED = _MARKS
+
+
+def _is_of(mark: re.Match[str], *forms: re.Pattern[str]) -> bool:
+    return mark.re.pattern in [form.pattern for form in forms]
+
+
+_NAMING: Final = regex(r"(?i)(?:parameter|env|header|var|entry)?_?(?:name|key|variable|property|id)")
+_NAMED: Final = regex(r"""\\{0,8}["']?(?P<name>[\w.:/-]+)""")
+_VALUED: Final = regex(r"(?i)(?:parameter|default|env|header|var)?_?(?:value|val|string)")
 """Keys of a pair: {"name": "HF_TOKEN", "value": "..."}."""
-_ATTRIBUTE: Final = re.compile(r"""(?i)\b(?:name|key|id|property)\s*=\s*\\{0,8}["'](?P<name>[\w.-]+)""")
-_SIGNED_ADDRESS: Final = re.compile(r"(?:x-[a-z]+-)?(?:sig(?:nature)?|credential)", re.I)
-_CALLED: Final = re.compile(
+_ATTRIBUTE: Final = regex(r"""(?i)\b(?:name|key|id|property)\s*=\s*\\{0,8}["'](?P<name>[\w.-]+)""")
+_SIGNED_ADDRESS: Final = regex(r"(?:x-[a-z]+-)?(?:sig(?:nature)?|credential)", re.I)
+_CALLED: Final = regex(
     r"(?:\w+\.)*(?!get|load|read|from|ask|input|has|is)\w*?"
     r"(?:login|auth(?:enticate)?|credentials?|password|secret(?:str)?)",
     re.I,
 )
 """A function that takes a secret without a name."""
-_KEEPS_SECRETS: Final = re.compile(r"""\bkind["']?\s*:\s*["']?Secret\b""")
+_KEEPS_SECRETS: Final = regex(r"""\bkind["']?\s*:\s*["']?Secret\b""")
 
 
-_DOCUMENT: Final = re.compile(r"\s*(?:\[\w|[{<]|[\w-]+:[ \n])")
-_SECTION: Final = re.compile(r"(?m)^\[(?P<name>[\w.-]+)\][ \t]*\n(?P<body>(?:(?!\[)[^\n]*(?:\n|\Z))*?)(?=\[|\Z)")
+_DOCUMENT: Final = regex(r"\s*(?:\[\w|[{<]|[\w-]+:[ \n])")
+_SECTION: Final = regex(r"(?m)^\[(?P<name>[\w.-]+)\][ \t]*\n(?P<body>(?:(?!\[)[^\n]*(?:\n|\Z))*?)(?=\[|\Z)")
 
 
 def _after_names(text: str, kind: str) -> Iterator[Place]:
@@ -164,7 +171,7 @@ def _after_names(text: str, kind: str) -> Iterator[Place]:
             text[mark.start() - 1 : mark.start()] == "$" and mark["sign"].strip() == ":"
         ):
             continue
-        if _NAMING.fullmatch(name) and mark.re in _MARKS[:2]:
+        if _NAMING.fullmatch(name) and _is_of(mark, _NAME, _TAG):
             named = _NAMED.match(text, mark.end())
             is_paired = named is not None and looks_secret(named["name"])
             if is_paired and unnamed and not re.search("[}{]", text[unnamed.end() : mark.start()]):
@@ -181,29 +188,27 @@ def _after_names(text: str, kind: str) -> Iterator[Place]:
 def _is_secret_by_place(text: str, mark: re.Match[str]) -> bool:
     """Whether what surrounds a name makes its value a secret."""
     name = mark["name"]
-    if mark.re is _TAG:
+    if _is_of(mark, _TAG):
         attribute = _ATTRIBUTE.search(mark["sign"])
         return attribute is not None and looks_secret(attribute["name"])
     in_query = text[mark.start() - 1 : mark.start()] in ("?", "&")
-    return mark.re is _SPACED or bool(
-        (in_query and _SIGNED_ADDRESS.fullmatch(name)) or (mark.re is _CALL_OF and _CALLED.fullmatch(name))
+    return _is_of(mark, _SPACED) or bool(
+        (in_query and _SIGNED_ADDRESS.fullmatch(name)) or (_is_of(mark, _CALL_OF) and _CALLED.fullmatch(name))
     )
 
 
-_OPENING: Final = re.compile(r"""[bruf]{0,2}(?P<mark>\\{0,8}(?:\"""|'''|["'`]))""")
-_BRACKETS: Final = re.compile(r"""\\{0,8}["'`]|[\[({\])}]""")
-_JOINED: Final = re.compile(r"""\s*[+%]\s*(?=["'\[({\w])|[ \t]*(?:\n[ \t]*)?(?=[bruf]?["'`])""")
-_GLUED: Final = re.compile(r"""(["'])[^\s"',;]*\1""")
-_IN_QUERY: Final = re.compile(r"""[^&#\s"'<>]*+""")
-_IN_WORD: Final = re.compile(r"""(?:[^\s;&|<>()"'`\\]|\\.)*+""", re.S)
-_IN_CODE: Final = re.compile(r"""[^\s,;()\[\]{}"'`]*+(?:\s=(?=\s))?+[ \t]*+""")
-_IN_LINE: Final = re.compile(r"""(?:(?!\\n)[^\n])*+""")
-_IN_ELEMENT: Final = re.compile("[^<]*+")
+_OPENING: Final = regex(r"""[bruf]{0,2}(?P<mark>\\{0,8}(?:\"""|'''|["'`]))""")
+_BRACKETS: Final = regex(r"""\\{0,8}["'`]|[\[({\])}]""")
+_JOINED: Final = regex(r"""\s*[+%]\s*(?=["'\[({\w])|[ \t]*(?:\n[ \t]*)?(?=[bruf]?["'`])""")
+_GLUED: Final = regex(r"""(["'])[^\s"',;]*\1""")
+_IN_QUERY: Final = regex(r"""[^&#\s"'<>]*+""")
+_IN_WORD: Final = regex(r"""(?:[^\s;&|<>()"'`\\]|\\.)*+""", re.S)
+_IN_CODE: Final = regex(r"""[^\s,;()\[\]{}"'`]*+(?:\s=(?=\s))?+[ \t]*+""")
+_IN_LINE: Final = regex(r"""(?:(?!\\n)[^\n])*+""")
+_IN_ELEMENT: Final = regex("[^<]*+")
 _NEXT: Final = r"""\s*\\{0,8}["']?[\w.-]{1,80}\\{0,8}["']?\s*[:=]"""
-_IN_FLOW: Final = re.compile(
-    rf"""(?:[^\n"'`,}}\])\\]|,(?!{_NEXT})(?!\s*[{{\[])|[}}\])](?!\s*(?:[,;}}\])"']|$)))*+""", re.M
-)
-_IN_SETTING: Final = re.compile(
+_IN_FLOW: Final = regex(rf"""(?:[^\n"'`,}}\])\\]|,(?!{_NEXT})(?!\s*[{{\[])|[}}\])](?!\s*(?:[,;}}\])"']|$)))*+""", re.M)
+_IN_SETTING: Final = regex(
     rf"""(?:[^\s,;&|"'`)\]}}<>]|[ \t]+(?![-"'\s&|]|$)(?!{_NEXT})"""
     rf"""|[,;&|](?![\s"']|$)(?!{_NEXT})|[)\]}}](?![\s,;)\]}}"']|$))*+"""
 )
@@ -213,7 +218,7 @@ _IN_SETTING: Final = re.compile(
 def _value(text: str, mark: re.Match[str], kind: str, name: str) -> Iterator[tuple[int, int, bool]]:
     """The value behind a name, and whether it may not be shown; nothing where more names may be in it."""
     place, sign = mark.end(), mark["sign"]
-    opened = text[mark.start() - 1 : mark.start()] if mark.re is _MARKS[0] and not mark["close"] else ""
+    opened = text[mark.start() - 1 : mark.start()] if _is_of(mark, _NAME) and not mark["close"] else ""
     line = text[text.rfind("\n", max(mark.start() - 200, 0), mark.start()) + 1 : mark.start()]
     is_first = re.fullmatch(r"""\s*(?:-\s+)?(?:export\s+|set\s+)?["']?""", line) is not None
     is_yaml = sign.strip() == ":" and is_first
@@ -228,7 +233,7 @@ def _value(text: str, mark: re.Match[str], kind: str, name: str) -> Iterator[tup
         return  # an entry of a table
     elif "\n" in sign and text[place : place + 1] not in ('"', "'", "[", "{", "("):
         return
-    elif mark.re is _TAG:
+    elif _is_of(mark, _TAG):
         end = text.find(f"</{mark['name']}", place)
         if end < 0 and not (text.startswith("<") or text.rfind("</") > place):
             return  # `--token <token>`
@@ -247,14 +252,14 @@ def _value(text: str, mark: re.Match[str], kind: str, name: str) -> Iterator[tup
         yield place, end, True
 
 
-_CALL: Final = re.compile(r"lambda\b.*|[A-Za-z_][\w.]*[()].*|[A-Za-z_]\w*\.\w[\w.]*\[.*", re.S)
-_LOOKED_UP: Final = re.compile(r"environ\b|getenv\(|getpass|input\(|args\.|open\(|read\w*\(|config[\[.]|\.get\(")
+_CALL: Final = regex(r"lambda\b.*|[A-Za-z_][\w.]*[()].*|[A-Za-z_]\w*\.\w[\w.]*\[.*", re.S)
+_LOOKED_UP: Final = regex(r"environ\b|getenv\(|getpass|input\(|args\.|open\(|read\w*\(|config[\[.]|\.get\(")
 
 
 def _is_computed(value: str, mark: re.Match[str], kind: str, name: str) -> bool:
     """Whether it is an expression of a program, which holds no secret itself."""
     has_text = re.search("[\"'`]", value) is not None
-    if mark.re is _CALL_OF or kind == "code":
+    if _is_of(mark, _CALL_OF) or kind == "code":
         return not has_text or _LOOKED_UP.search(value) is not None
     is_spaced = "=" in mark["sign"] and mark["sign"].strip() != mark["sign"]
     return is_spaced and bool(_CALL.fullmatch(value)) and (not is_strong(name) or bool(_LOOKED_UP.search(value)))
@@ -275,8 +280,8 @@ def _manner(text: str, mark: re.Match[str], kind: str, *, is_first: bool) -> re.
     return _IN_LINE if is_spaced or (is_first and "\n" in text) else _IN_SETTING
 
 
-_HEAD: Final = re.compile(r"\s*(?:[&!]\S+\s*)*(?:[|>][\d+-]*)?\s*(?:#.*)?")
-_REST_OF_LINE: Final = re.compile(r"[^\n]*")
+_HEAD: Final = regex(r"\s*(?:[&!]\S+\s*)*(?:[|>][\d+-]*)?\s*(?:#.*)?")
+_REST_OF_LINE: Final = regex(r"[^\n]*")
 
 
 def _block(text: str, mark: re.Match[str]) -> Place | None:

@@ -6,7 +6,6 @@ Python module and a file's own name are; a model, a folder, a host and a text fo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
@@ -14,6 +13,7 @@ from typing import Final
 from gpuledger.capture.secret_names import looks_secret, word_set
 from gpuledger.capture.secret_words import roles
 from gpuledger.capture.secrets import WITHHELD, without_secrets
+from gpuledger.regex import regex
 
 _KNOWN: Final = word_set(
     "python python3 torchrun accelerate deepspeed vllm sglang trtllm-bench trtllm-serve trtllm-build srun"
@@ -25,11 +25,11 @@ _KNOWN: Final = word_set(
 """Programs and what they are to do, and words for precisions, devices and traces."""
 _UNIT: Final = "(?:[num]?s|min|h|%|[kKMGTx]|[KMGT]i?B|B)?"
 _NUMBER: Final = rf"[+-]?\d{{1,9}}(?:\.\d{{1,9}})?(?:[eE][+-]?\d{{1,3}})?{_UNIT}"
-_NUMBERS: Final = re.compile(rf"{_NUMBER}(?:[,x]{_NUMBER}){{0,63}}")
-_OPTION: Final = re.compile(r"-[A-Za-z]{1,2}|--[A-Za-z][\w.-]{0,60}|--")
-_NAME: Final = re.compile(r"-{0,2}[A-Za-z_][\w.-]{0,60}")
-_MODULE: Final = re.compile(r"[A-Za-z_]\w{0,40}(?:\.[A-Za-z_]\w{0,40}){0,9}")
-_FILE: Final = re.compile(
+_NUMBERS: Final = regex(rf"{_NUMBER}(?:[,x]{_NUMBER}){{0,63}}")
+_OPTION: Final = regex(r"-[A-Za-z]{1,2}|--[A-Za-z][\w.-]{0,60}|--")
+_NAME: Final = regex(r"-{0,2}[A-Za-z_][\w.-]{0,60}")
+_MODULE: Final = regex(r"[A-Za-z_]\w{0,40}(?:\.[A-Za-z_]\w{0,40}){0,9}")
+_FILE: Final = regex(
     r"\w[\w.-]{0,60}\.(?:py|sh|jsonl?|ya?ml|toml|cfg|ipynb|csv|parquet|sqlite|nsys-rep|ncu-rep|safetensors|gguf|so|cu|cpp)"
 )
 
