@@ -27,12 +27,13 @@ _PREFIXES: Final = r"""
 """
 """What services begin their keys with, as gitleaks, trufflehog and they say, and what tells it from a word."""
 _FORM: Final = regex(
-    rf"(?<![A-Za-z0-9])(?P<a>(?:{'|'.join(_PREFIXES.split())})[\w.~+/=-]{{8,}})"
+    rf"(?<![A-Za-z0-9])(?P<a>(?:{'|'.join(_PREFIXES.split())})[\w.~+/=-]{{8,}}"
+    r"""[^\s"'`<>,;&|()\[\]{}\\]*)"""
     # a token that carries its own claims
     r"|(?<![\w.-])(?P<b>eyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)*)"
     r"|(?P<c>-----BEGIN [A-Z\d ]*PRIVATE KEY[A-Z ]*-----.*?(?:-----END [A-Z\d ]*PRIVATE KEY[A-Z ]*-----|\Z))"
     r"|(?P<d>PuTTY-User-Key-File.*)"
-    r"|(?i:\bbearer)\s+(?P<e>(?=[\w.~+/=-]*\d|[\w.~+/=-]{16})[\w.~+/=-]{6,})"
+    r"|(?i:\bbearer\s+|\bbasic\s+(?=[\w+/]{16}))(?P<e>(?=[\w.~+/=-]*\d|[\w.~+/=-]{16})[\w.~+/=-]{6,})"
     # who asks, in an address; up to the last @, as a password may hold one
     r"""|(?<![\w+.-])(?i:[a-z][a-z0-9+.-]{0,20}://)[^\s/:@"']{0,99}:(?!\d{1,5}[/?])(?P<f>(?!\$)[^\s"'<>]{1,200})@(?=[\w.\[$-])"""
     r"""|https?://(?P<g>(?=[^\s/:@"']*\d|[^\s/:@"']{20})[^\s/:@"'$]{8,})@"""
