@@ -1,9 +1,11 @@
-"""What must not be written down: 60 spellings of secrets, 60 arguments that only look alike, and any words at all."""
+"""What must not be written down: spellings of secrets, arguments that only look alike, and any words at all."""
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.capture.secrets import WITHHELD, without_secrets
+from gpuledger.capture.shareable import shareable_command, shareable_value
 from gpuledger.trace.model import Private
 from gpuledger.verbs.recorded import info
 from support.command import ROOT, gpuledger
@@ -219,6 +222,76 @@ OTHERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """Those of other people's programs, thought of before the rules were looked at: two of 38 leaked, `-w` and `-U`."""
 
+B = "frabjous day callooh"
+"""Words with blanks, of which a filter may keep some."""
+
+STRUCTURES: tuple[tuple[str, ...], ...] = (
+    # the value of a name to its end: brackets, blocks, lines, elements, headers
+    ("x", "--config", f'{{"api_keys": ["{S}", "{B}"], "lr": 1}}'),
+    ("x", "--config", f"{{'tokens': ('{S}', '{B}'), 'lr': 1}}"),
+    ("x", "--config", f'{{"db": {{"credentials": {{"user": "me", "id": "{B}"}}}}, "lr": 1}}'),
+    ("x", "--config", f'{{"password": "{S}\\"{B}", "lr": 1}}'),
+    ("x", "--config", f'{{"token": "{S}, {B}'),
+    ("x", "--config", f"password: |\n  {B}\n\n  {S}\nlr: 1"),
+    ("x", "--config", f"api_keys:\n- {S}\n- {B}\nlr: 1"),
+    ("x", "--config", f"password: !vault |\n  {B}\n  {S}\nlr: 1"),
+    ("x", "--config", f"[db]\npassword = {B}\nlr = 1"),
+    ("x", "--config", f'tokens = [\n  "{S}",\n  "{B}",\n]\nlr = 1'),
+    ("x", "--config", f"[secrets]\nanything = {B}\n[db]\nlr = 1"),
+    ("x", "--config", f"<a><password>{B}</password><lr>1</lr></a>"),
+    ("x", "--config", f"<a password='{B}' lr='1'/>"),
+    ("x", "--config", f"<password><![CDATA[{B}]]></password>"),
+    ("x", "--netrc", f"machine h login me password {S}"),
+    ("curl", "-H", f'Authorization: Digest username="me", realm="{S}", response="{S}2"'),
+    # names and values in pairs
+    ("x", "--config", f'[{{"value": "{B}", "name": "HF_TOKEN"}}, {{"name": "lr", "value": "1"}}]'),
+    ("x", "--config", f"env:\n- name: HF_TOKEN\n  value: {B}\n- name: LR\n  value: 1"),
+    ("x", "--config", f'<setting name="Password"><value>{B}</value></setting>'),
+    ("x", "--config", f"kind: Secret\nmetadata:\n  name: x\nstringData:\n  anything: {B}"),
+    ("aws", "--parameters", f"ParameterKey=DBPassword,ParameterValue={S}"),
+    # code
+    ("python", "-c", f"password: str = '{B}'; run(1)"),
+    ("python", "-c", f"API_KEYS: Final[list[str]] = ['{S}', '{B}']; run(1)"),
+    ("python", "-c", f"client = Client(auth=('me', '{B}'), timeout=1)"),
+    ("node", "-e", f"const apiKey: string = `{B}`; run(1)"),
+    ("php", "-r", f"return ['password' => '{B}', 'lr' => 1];"),
+    # words of programs, in texts for shells and behind other programs
+    ("kubectl", "create", "secret", "generic", "x", f"--from-literal=k={S}"),
+    ("sudo", "timeout", "9", "sqlcmd", "-S", "h", "-P", S),
+    ("mongosh", "-u", "me", "-p", S),
+    ("http", "-a", f"me:{S}", "http://h"),
+    ("redis-cli", "AUTH", S),
+    ("vault", "kv", "put", "secret/x", f"a={S}", f"b={B}"),
+    ("htpasswd", "-b", "file", "me", S),
+    ("setx", "HF_TOKEN", S),
+    ("consul", "kv", "put", "db/password", S),
+    ("curl", "-b", f"sid={S}; other={S}2", "http://h"),
+    ("ssh", "h", f"sudo mysql -ume -p{S} -e 'select 1'"),
+    ("bash", "-c", f"echo {S} | docker login -u me --password-stdin"),
+    ("bash", "-c", f"docker login --password-stdin <<< '{B}'"),
+    ("bash", "-c", f"cat > .env <<EOF\nHF_TOKEN={B}\nLR=1\nEOF"),
+    ("bash", "-c", f"bash -c \"export API_KEY='{B}'; python t.py\""),
+    ("sbatch", f"--wrap=python t.py --api-key '{B}' --lr 1"),
+    # names of every style, also where the value is a number
+    *(("x", f"--{name}", S) for name in ("pw", "cred", "creds", "passcode", "jwt", "sas", "dbPw", "tokens")),
+    *(("env", f"{name}={S}", "x") for name in ("GITHUB_PAT", "CI_JOB_JWT_V2", "TOKENS", "API_KEY_OPENAI", "TOKEN_HUB")),
+    *(("x", f"--{name}", "731942") for name in ("pin", "otp", "mfa-code")),
+    ("x", "--login", f"me:{S}"),
+    # forms of services, with short and wordlike bodies
+    *(("x", f"{tag}{S}-{S}") for tag in ("dckr_pat_", "GOCSPX-", "xapp-1-", "glptt-", "ATATT3", "shpat_", "whsec_")),
+    *(("x", f"{tag}{HEX[:32]}") for tag in ("dapi", "acme-tok-", "lin_api_", "secret_")),
+    ("x", f"-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n{S}\n-----END PGP PRIVATE KEY BLOCK-----"),
+)
+"""Samples of an issue: of 244 new spellings 98 leaked, and some were cut in half."""
+
+
+def pieces(secret: str) -> set[str]:
+    return {secret[place : place + 4] for place in range(len(secret) - 3)}
+
+
+LEFT: tuple[str, ...] = tuple(pieces(S) | pieces(B) | pieces("731942") | pieces(HEX[:32]))
+
+
 HARMLESS: tuple[tuple[str, ...], ...] = (
     ("python", "train.py", "--max-new-tokens", "128"),
     ("python", "train.py", "--max-tokens=4096"),
@@ -293,15 +366,22 @@ def test_of_sixty_spellings_none_is_written_down() -> None:
     assert [words for _, words in SECRETS if WITHHELD not in shown(words)] == []
 
 
-def test_of_seventy_more_hardly_any_is() -> None:
+def test_of_seventy_more_none_is() -> None:
     """Written down before the rules were looked at again."""
     assert len(NEW_SECRETS) == 70
     leaks = [words for secret, words in NEW_SECRETS if secret in shown(words)]
-    assert leaks == [("bash", "-c", f"echo {S} | docker login --password-stdin -p {S}")]
+    assert leaks == []
 
 
 def test_none_of_other_programs_is() -> None:
     assert [words for secret, words in OTHERS if secret in shown(words)] == []
+
+
+@pytest.mark.parametrize("words", STRUCTURES)
+def test_no_piece_of_a_secret_is_left_where_its_value_ends(words: tuple[str, ...]) -> None:
+    line = shown(words)
+    assert WITHHELD in line
+    assert [piece for piece in LEFT if piece in line] == []
 
 
 def test_nothing_in_a_command_of_the_docs_is_hidden() -> None:
@@ -344,6 +424,58 @@ def test_of_sixty_harmless_commands_nothing_is_hidden() -> None:
     assert [shown(words) for words in HARMLESS if tuple(without_secrets(words)) != words] == []
 
 
+NAMES = st.sampled_from(
+    (
+        "password",
+        "dbPassword",
+        "API-KEY",
+        "apiKeys",
+        "access_token",
+        "HF_TOKEN",
+        "clientSecret",
+        "db_pw",
+        "jwt",
+        "creds",
+    )
+)
+MARKERS = st.tuples(
+    st.sampled_from(("vorpal", "Snicker", "jubjub", "mome7")),
+    st.sampled_from(("-", "_", ".", "!", "#", "+", "~", " ", " 7", "")),
+    st.sampled_from(("blade", "Snack42", "bird_77", "Raths")),
+).map("".join)
+FORMS = st.sampled_from(
+    (
+        lambda name, secret: json.dumps({"steps": 4, name: secret, "rank": 8}),
+        lambda name, secret: json.dumps({"steps": 4, name: {"x": [secret]}, "rank": 8}, indent=2),
+        lambda name, secret: repr({"steps": 4, name: (secret,), "rank": 8}),
+        lambda name, secret: json.dumps({"steps": 4, "env": [{"name": name, "value": secret}], "rank": 8}),
+        lambda name, secret: f"steps: 4\n{name}: {secret}\nrank: 8",
+        lambda name, secret: f"steps: 4\nx:\n  {name}:\n  - {secret}\n  - b\nrank: 8",
+        lambda name, secret: f"steps: 4\n{name}: >-\n    {secret}\nrank: 8",
+        lambda name, secret: f"[steps]\n{name} = {secret}\nrank = 8",
+        lambda name, secret: f"[steps]\n{name}={secret}\nrank=8",
+        lambda name, secret: f'steps = 4\n{name} = """\n{secret}\n"""\nrank = 8',
+        lambda name, secret: f"<a><steps>4</steps><{name}>{secret}</{name}><rank/></a>",
+        lambda name, secret: f'<a><steps/><add key="{name}" value="{secret}"/><rank/></a>',
+        lambda name, secret: f"steps; export {name}='{secret}' && train --rank 8",
+        lambda name, secret: f"steps --{name} '{secret}' --rank 8",
+        lambda name, secret: f"steps | curl -H 'X-{name}: {secret}' http://rank",
+    )
+)
+
+
+@given(FORMS, NAMES, MARKERS, st.sampled_from((("x",), ("bash", "-c"), ("ssh", "host"), ("srun", "bash", "-lc"))))
+def test_of_any_structure_the_secret_goes_and_the_rest_stays(
+    form: Callable[[str, str], str], name: str, secret: str, before: tuple[str, ...]
+) -> None:
+    words = (*before, form(name, secret), "--after=1")
+    left = [piece for piece in pieces(secret) if piece in shown(words)]
+    assert left == []
+    assert "steps" in shown(words)
+    assert "rank" in shown(words)
+    assert without_secrets(words)[-1] == "--after=1"
+
+
 @given(st.lists(st.text(max_size=40), max_size=6))
 def test_what_may_be_written_down_may_be_written_down_again(words: list[str]) -> None:
     once = without_secrets(words)
@@ -362,12 +494,65 @@ def test_a_known_secret_is_withheld_wherever_it_stands() -> None:
     ]
 
 
-@pytest.mark.parametrize("word", ["a=", "--a ", "a-", "a.", '"a": "', "a:b@", "Aa0", "http://a", "bearer ", "'", "\\"])
-def test_long_words_take_no_longer_than_they_are_long(word: str) -> None:
-    text = word * (30_000 // len(word))
+HOSTILE = (
+    *(
+        "a=",
+        "--a ",
+        "a-",
+        "a.",
+        '"a": "',
+        "a:b@",
+        "Aa0",
+        "http://a",
+        "bearer ",
+        "'",
+        "\\",
+        '"',
+        "{",
+        '{"token":',
+        "token=(",
+    ),
+    *(
+        "password: ",
+        "password=",
+        "<password>",
+        "a://b:",
+        "name: token ",
+        "value: x ",
+        "key: |\n ",
+        "a\n",
+        "bash -c '",
+        "<<< ",
+    ),
+    *("docker login -p ", "echo x | ", 'token=\\"', "login(", "-----BEGIN PRIVATE KEY-----", "[secret]\n"),
+)
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+@pytest.mark.parametrize("before", [("train",), ("bash", "-c"), ("python", "-c")])
+def test_long_words_take_no_longer_than_they_are_long(word: str, before: tuple[str, ...]) -> None:
+    def seconds(letters: int) -> float:
+        began = time.process_time()
+        without_secrets([*before, word * (letters // len(word))])
+        return time.process_time() - began
+
+    assert min(seconds(40_000) for _ in range(2)) < 1 + 8 * seconds(10_000)
+
+
+def test_an_argument_of_a_megabyte_is_read_in_seconds() -> None:
+    lines = "".join(f"  line_{line}: [{line}, 'text {line}']\n" for line in range(40_000))
     began = time.process_time()
-    without_secrets(["train", text])
-    assert time.process_time() - began < 1
+    words = without_secrets(["train", f"steps: 4\npassword: {S}\nx:\n{lines}"])
+    assert time.process_time() - began < 60  # a tenth of that where nothing else runs
+    assert len(words[1]) > 1_000_000
+    assert S not in words[1]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"password": "{}', "password='{}", "password: [{}, b", '<a password="{}', "token = {{x: {}"]
+)
+def test_what_has_no_end_is_withheld_to_the_end_of_the_text(text: str) -> None:
+    assert S not in shown(("x", text.replace("{}", S).replace("{{", "{") + ' and "more'))
 
 
 @pytest.mark.parametrize("via", [(), ("--via=ssh -o X=1 host",), ("--via=kubectl --token hush exec pod --",)])
@@ -378,3 +563,37 @@ def test_what_would_be_run_is_printed_without_secrets(via: tuple[str, ...], tmp_
         assert ran.exit_code == 0, ran.stderr
         assert ran.stdout.count(WITHHELD) >= 3
         assert "hush" not in ran.stdout + ran.stderr
+
+
+def test_others_see_only_what_is_known_to_be_harmless() -> None:
+    command = (
+        "torchrun --nproc-per-node=8 /home/user/train.py --lr 3e-4 --model me/model --bf16 true A=1 --max-tokens 128"
+    )
+    assert shareable_command(command.split()) == [
+        *("torchrun", "--nproc-per-node=8", "train.py", "--lr", "3e-4", "--model", WITHHELD, "--bf16", "true", "A=1"),
+        *("--max-tokens", "128"),
+    ]
+    words = ("python", "-m", "vllm.entrypoints.api", "--pin", "4821", "mysql", "-phush", "--for=me")
+    shared = ["python", "-m", "vllm.entrypoints.api", "--pin", WITHHELD, WITHHELD, WITHHELD, f"--for={WITHHELD}"]
+    assert shareable_command(words) == shared
+    assert [shareable_value("A", value) for value in ("4k", "30ms", "0,1", "x/y.json")] == [
+        "4k",
+        "30ms",
+        "0,1",
+        "y.json",
+    ]
+
+
+@given(st.lists(st.text(max_size=30), max_size=5))
+def test_others_see_no_word_but_names_of_options_numbers_and_known_words(words: list[str]) -> None:
+    shared = shareable_command(words)
+    assert len(shared) == len(words)
+    for word, other in zip(words, shared, strict=True):
+        assert other == WITHHELD or other in word or other.endswith(f"={WITHHELD}") or word.startswith(other[:1])
+    assert shareable_command([S, B, f"/home/{S}", f"http://{S}", f"{S}@host", f"-p{S}"]) == [WITHHELD] * 6
+
+
+@pytest.mark.parametrize("words", [words for _, words in (*SECRETS, *NEW_SECRETS, *OTHERS)] + list(STRUCTURES))
+def test_others_see_no_secret_of_the_tables(words: tuple[str, ...]) -> None:
+    shared = "\n".join(shareable_command(words))
+    assert [piece for piece in (*LEFT, *pieces(RANDOM), *pieces(HEX), *pieces(B64)) if piece in shared] == []

@@ -24,7 +24,8 @@ from msgspec import Meta
 from gpuledger.capture.command_text import program_place
 from gpuledger.capture.launchers import main_program
 from gpuledger.capture.output_files import MANIFEST_SCHEMA
-from gpuledger.capture.secrets import looks_secret, shown_value, without_secrets
+from gpuledger.capture.secret_names import looks_secret
+from gpuledger.capture.secrets import shown_value, without_secrets
 from gpuledger.errors import GpuledgerError, OutputRefused, ToolFailed
 from gpuledger.json_types import Count, Json, builtins
 from gpuledger.records import dataclass
@@ -416,7 +417,10 @@ class Witness:
         lost = tuple(line[1:] for line in lines if line.startswith("?"))
         return SeenEnvironment(environment(seen, self.names), lost)
 
-    def complaint(self, seen: SeenEnvironment | None, program: str) -> GpuledgerError | None:
+    def complaint(
+        self, seen: SeenEnvironment | None, program: str, shown: Callable[[str, str], str] = shown_value
+    ) -> GpuledgerError | None:
+        """What the program did not have of what was asked for, with values as `shown` writes them."""
         if seen is None and self.wanted:
             return ToolFailed(
                 f"whether {', '.join(self.wanted)} reached the program could not be read back",
@@ -426,10 +430,10 @@ class Witness:
         if seen is None or not seen.lost:
             return None
         name = seen.lost[0]
-        had = f"{name}={seen.variables[name]}" if name in seen.variables else f"no {name}"
+        had = f"{name}={shown(name, seen.variables[name])}" if name in seen.variables else f"no {name}"
         more = f", and {len(seen.lost) - 1} more" if len(seen.lost) > 1 else ""
         return ToolFailed(
-            f"the program was not started: it would not have had {name}={shown_value(name, self.wanted[name])}{more}",
+            f"the program was not started: it would not have had {name}={shown(name, self.wanted[name])}{more}",
             found=f"right before `{program}` there was {had}",
             hint="something on the way sets it again, e.g. a file that the login shell reads, or a line of the text "
             "before the program: take it out there, or set it behind that",

@@ -1,289 +1,342 @@
 """What of a command or a setting may be written down: words in, the same words without secrets out.
 
-A secret is known by its name (`looks_secret`: of an option, a variable, a key or a header), by the form of its value
-(`hf_...`, `Bearer ...`, `user:pass@`), or because it looks drawn at random. Where a command is a text for a shell or
-JSON, only the value in it is withheld. A file, a number of tokens, or `$NAME` is none, whatever it is called.
+For the owner's files and terminal: it parses shell, JSON, YAML, ini, XML, code, URLs and headers, and withholds what a
+name, a program's option or a value's own form gives away, up to the end of the value; where that is unclear, more.
+Documents for others have `shareable_command`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
-from pathlib import PurePath
 from typing import Final
 
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_STRONG: Final = re.compile(
-    r"\w*(?:secret|password|passwd|passphrase|credential)s?|\w*pwd|apikeys?|authtoken|authorization|bearer|(set)?cookie"
-)
-"""What is hardly ever called so unless it is a secret."""
-_WEAK: Final = re.compile(r"\w*(?:key|token|pass|auth)")
-_PLURAL: Final = ("keys", "tokens", "auths")
-_ADDED: Final = re.compile(r"\d+|value|val|string|str|text|hex|b64|base64|prod|dev|staging|ci|read|write|ro|rw")
-"""What may follow: OPENAI_API_KEY_2, HF_TOKEN_READ."""
-
-_ABOUT: Final = (
-    *("file", "path", "dir", "folder", "name", "names", "env", "var", "variable", "id", "ids", "type", "mode"),
-    *("method", "length", "len", "size", "policy", "format", "url", "uri", "endpoint", "provider", "manager", "store"),
-    *("backend", "prompt", "required", "enabled", "chars", "rotation", "ttl", "expiry", "timeout"),
-)
-"""The last word of what is about a secret, and none itself."""
-
-_SWITCHES: Final = ("no", "disable", "skip", "without", "enable", "require", "ask")
-_ENGLISH: Final = (
-    *("monkey", "donkey", "turkey", "hockey", "jockey", "whiskey", "hotkey"),
-    *("bypass", "compass", "encompass", "surpass"),
-)
-_SECRET_BEFORE: Final = ("api", "access", "secret", "private", "auth", "refresh", "ssh", "deploy", "signing")
-_OTHERWISE: Final = {
-    "key": (
-        *("sort", "primary", "foreign", "group", "partition", "public", "cache", "index", "dict", "routing", "row"),
-        *("column", "col", "query", "q", "lookup", "map", "json", "field", "state", "metric", "order", "by", "per"),
-        *("shard", "prng", "rng", "random", "dataset", "data", "label", "feature", "image", "batch", "num", "head"),
-    ),
-    "token": (
-        *("pad", "padding", "eos", "bos", "unk", "sep", "cls", "mask", "special", "stop", "start", "begin", "end"),
-        *("eot", "eom", "sos", "first", "last", "next", "per", "image", "audio", "video", "think", "thinking"),
-        *("prefix", "suffix", "fim", "tool", "separator", "sentinel", "num", "max", "min", "new", "extra", "prompt"),
-        *("output", "input", "decode", "prefill", "draft", "each"),
-    ),
-    "pass": (
-        *("single", "first", "second", "third", "one", "two", "three", "multi", "forward", "backward", "fwd", "bwd"),
-        *("num", "per", "last", "next", "high", "low", "band", "by", "render", "opt", "compiler", "each", "final"),
-    ),
-}
-"""Words before `key`, `token` and `pass` that say that it is no secret: a sort key, a padding token, a forward pass."""
-
-
-def looks_secret(name: str) -> bool:
-    """Whether a variable, an option or a key of this name may hold something that nobody else should read."""
-    words = _words(name)
-    if not words or _is_about(words):
-        return False
-    last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if any(map(_STRONG.fullmatch, words)):
-        return True
-    if last in _PLURAL:
-        return before in _SECRET_BEFORE
-    return _WEAK.fullmatch(last) is not None and last not in _ENGLISH and before not in _OTHERWISE.get(last, ())
-
-
-def is_strong(name: str) -> bool:
-    """Whether it is a secret whatever its value looks like: a password may be a number."""
-    words = _words(name)
-    return bool(words) and not _is_about(words) and any(map(_STRONG.fullmatch, words))
-
-
-def _is_about(words: Sequence[str]) -> bool:
-    return words[-1] in _ABOUT or words[0] in _SWITCHES
-
-
-def _words(name: str) -> list[str]:
-    words = [word.lower() for word in _WORD.findall(name)]
-    while words and _ADDED.fullmatch(words[-1]):
-        words.pop()
-    return words
-
+from gpuledger.capture.secret_forms import Place, secret_forms
+from gpuledger.capture.secret_names import is_strong, looks_secret, may_not_be_shown
+from gpuledger.capture.secret_words import IN_COMMAND, READS_SECRET, WHOLE, roles
+from gpuledger.regex import regex
 
 WITHHELD: Final = "(withheld)"
 
-_WHOLE: Final = re.compile(r"(?:--?env=|-D|-e|\+{1,2}|-{1,2})?(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.*)", re.DOTALL)
-"""A word that is nothing but a setting with its value, blanks and all."""
-_FLAG: Final = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)")
-_SHELL_TEXT: Final = re.compile(r"-[a-z]*c")  # what a shell has before a text of commands
 
-_QUOTED: Final = r"""[bru]{0,2}(?P<quote>\\*["'])(?P<quoted>.*?)(?P=quote)"""
-_NAMED: Final = re.compile(
-    r"""(?<![\w.-])-{0,2}(?P<name>[A-Za-z_][\w.-]*)\\*["']?(?P<sign>\s*(?:\]\s*=(?!=)|=>|:=|=|:)\s*)"""
-)
-_SET_BY_CALL: Final = re.compile(r"""\(\s*\\*["'](?P<name>[A-Za-z_][\w.-]*)\\*["'](?P<sign>\s*,\s*)(?=\\*["'])""")
-_SET_BY_WORDS: Final = re.compile(
-    r"(?<![\w-])(?:set|setenv|config)(?:[ \t]+-[\w-]+)*[ \t]+(?P<name>[\w./:-]*[A-Za-z])(?P<sign>[ \t]+)(?=[^\s=])"
-)
-_LOGIN_IN_TEXT: Final = re.compile(r"(?<![\w-])(?P<name>login)[^;&|\n]*?[ \t]-p(?P<sign>[ \t]+)")
-_FLAG_IN_TEXT: Final = re.compile(r"(?<![\w-])--?(?P<name>[A-Za-z][\w.-]*)(?P<sign>[ \t]+)(?!-)")
-_VALUE: Final = re.compile(rf"""{_QUOTED}|(?P<bare>[^\s,;&|"'`\]}}]+)""", re.DOTALL)
-_HEADER: Final = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGNORECASE)
-_HEADER_VALUE: Final = re.compile(rf"""{_QUOTED}|(?P<bare>[^"'\n\\]+)""", re.DOTALL)
-_SIGNED_ADDRESS: Final = re.compile(r"(?:x-[a-z]+-)?sig(?:nature)?", re.IGNORECASE)
-
-_FORMS: Final = (
-    # what services begin their keys with
-    r"(?<![A-Za-z0-9])(?P<a>hf_[A-Za-z0-9]{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|sk-[\w-]{16,}|"
-    r"[sr]k_(?:live|test)_\w{10,}|xox[abeprs]-[\w-]{10,}|nvapi-[\w-]{16,}|AIza[\w-]{30,}|ya29\.[\w-]{16,}|gsk_\w{16,}|"
-    r"(?:AKIA|ASIA)[A-Z0-9]{12,}|npm_\w{20,}|pypi-[\w-]{20,}|dop_v1_\w{20,}|SG\.[\w-]{10,}\.[\w-]+|r8_\w{20,}|"
-    r"xai-\w{20,}|hvs\.[\w-]{16,})",
-    # a token that carries its own claims
-    r"(?<![\w.-])(?P<b>eyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]+)",
-    r"(?P<c>-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z))",
-    r"(?i:\bbearer)\s+(?P<d>(?=[\w.~+/=-]*\d|[\w.~+/=-]{16})[\w.~+/=-]{6,})",
-    # who asks, in an address
-    r"(?<![\w+.-])(?i:[a-z][a-z0-9+.-]*://)[^\s/:@\"']*:(?P<e>(?!\$)[^\s/@\"']+)@",
-    r"https?://(?P<f>(?=[^\s/:@\"']*\d|[^\s/:@\"']{20})[^\s/:@\"'$]{8,})@",
-    r"(?<![\w/@:.-])(?!mailto:)[\w.-]+:(?P<g>(?!\$)[^\s/:@\"']{4,})@(?!sha\d+:)[\w.-]+",
-    r"hooks\.slack\.com/services/(?P<h>[\w/]+)",
-)
-_FORM: Final = re.compile("|".join(_FORMS), re.DOTALL)
-_RUN: Final = re.compile(r"(?<![\w+/-])[A-Za-z0-9+/_-]{20,256}={0,2}(?![\w+/=-])")
-_RUN_OF_ONE_CASE: Final = re.compile(r"(?:(?<=//)|(?<![\w+/@:.-]))(?:[a-z0-9]{24,256}|[A-Z0-9]{24,256})(?![\w+/.-])")
-_DIGEST: Final = re.compile(
-    r"(?:^|[^a-z])(?:commit|rev|revision|sha\d*|md5|digest|hash|checksum|sum|ref|refs|tree|tag|id|ids|uuid|guid|version|build"
-    r"|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|log|bisect|good|bad)\W{1,4}$",
-    re.IGNORECASE,
-)
-"""What stands before a text that is drawn at random, or looks so, and is no secret."""
-
-_LETTERS: Final = re.compile("[a-z]{3,}")
-_CHANGES_SHARE: Final = 0.4
-"""Of neighbours in a random text, six in ten are of different kinds: capitals, small letters, digits."""
-_CHANGES_SHARE_OF_ONE_CASE: Final = 0.28
-"""Four or five in ten where letters are of one case: a key in hexadecimal, or in base 32 or 36."""
-_WORDS_SHARE: Final = 0.65
-"""Of small letters in a random text, four in ten stand three or more in a row; in one made of words nearly all."""
-_SEPARATORS_SHARE: Final = 0.12
-_LETTERS_EACH: Final = 3
-
-_PLAIN: Final = re.compile(
-    r"|true|false|none|null|yes|no|auto|on|off|default|optional|required|enabled|disabled|\(withheld\)", re.IGNORECASE
-)
-_SCHEME: Final = re.compile(r"basic|digest|ntlm|bearer|oauth2?|kerberos|token", re.IGNORECASE)
-_REFERENCE: Final = re.compile(r"\$\w+|\$\{.*\}|\$\(.*\)?|\{\{.*\}\}|\{\w+\}|%\w+%|<[^>]*>|\[\w+\]", re.DOTALL)
-_NUMBER: Final = re.compile(r"-?\d{1,5}(?:\.\d*)?")
-_FILE: Final = re.compile(
-    r"@?(?:~|\.{1,2})?/[\w./~-]*|[\w./~-]+\.(?:py|sh|json|ya?ml|toml|txt|pem|crt|key|cfg|ini|env)"
-)
-_CODE: Final = re.compile(r"lambda\b.*|[A-Za-z_][\w.]*[()].*", re.DOTALL)
-
-_CALLERS: Final = ("curl", "wget", "http", "https")
-_WHO: Final = ("-u", "--user", "--proxy-user")
-_ASKED_WITH_P: Final = ("sshpass", "mysql", "mysqldump", "mysqladmin", "mariadb", "7z", "7za", "7zz")
-"""Programs whose password follows `-p`, without a space."""
-_PASSWORD_AFTER: Final = {
-    "-p": ("sshpass", "login", "twine"),
-    "-a": ("redis-cli",),
-    "-P": ("zip", "unzip", "ssh-keygen"),
-    "-N": ("ssh-keygen",),
-    "-k": ("openssl",),
-    "-K": ("openssl",),
-    "-w": ("ldapsearch", "ldapadd", "ldapmodify", "ldapwhoami"),
-    "-U": ("smbclient", "rpcclient"),
-}
-"""Options without a name, and the programs, or what they are to do, that take a password there."""
-_SETTING: Final = ("set", "config", "setenv")
-"""What programs are to do with a name and a value that follow."""
+def shown_value(name: str, value: str) -> str:
+    """The value of a variable as it may be written down."""
+    return WITHHELD if may_not_be_shown(name, value) else _cut(value, _spans(value, before=name))
 
 
 def without_secrets(argv: Sequence[str], known: Iterable[str] = ()) -> list[str]:
     """A command as it may be written down: secrets in it are withheld, and `known` ones wherever they stand."""
-    shown: list[str] = []
-    programs: set[str] = set()
-    for before, word in zip(("", *argv), argv, strict=False):
-        programs.add(PurePath(before).name)
-        flag = _FLAG.fullmatch(before)
-        if flag and not word.startswith("-") and may_not_be_shown(flag["name"], word):
-            shown.append(WITHHELD)
-        elif before in _WHO and ":" in word and not programs.isdisjoint(_CALLERS):
-            shown.append(f"{word.partition(':')[0]}:{WITHHELD}")
-        elif word.startswith("-p") and len(word) > 2 and not programs.isdisjoint(_ASKED_WITH_P):
-            shown.append(f"-p{WITHHELD}")
-        elif not programs.isdisjoint(_PASSWORD_AFTER.get(before, ())) or (
-            not flag and not programs.isdisjoint(_SETTING) and may_not_be_shown(before, word)
-        ):
-            shown.append(WITHHELD)
-        else:
-            shown.append(_without(word, is_text=_SHELL_TEXT.fullmatch(before) is not None, before=before))
+    shown = list[str]()
+    for before, word, (begin, kind) in zip(("", *argv), argv, roles(argv), strict=False):
+        own = [] if begin is None else [(begin, len(word))]
+        shown.append(_cut(word, (*own, *_spans(word, kind, before))))
     for secret in sorted((text for text in known if len(text) > 3), key=len, reverse=True):
         shown = [word.replace(secret, WITHHELD) for word in shown]
     return shown
 
 
-def may_not_be_shown(name: str, value: str) -> bool:
-    """Whether a value that is called so is a secret, as far as one can tell from both."""
-    if not looks_secret(name) or _PLAIN.fullmatch(value) or _REFERENCE.fullmatch(value):
-        return False
-    if _FILE.fullmatch(value) and not _looks_random(value):
-        return False
-    is_other = _NUMBER.fullmatch(value) or _SCHEME.fullmatch(value) or _CODE.fullmatch(value)
-    return is_strong(name) or not is_other
+def _cut(text: str, spans: Iterable[Place]) -> str:
+    """The text with these spans withheld; spans that overlap become one."""
+    pieces, done = list[str](), -1
+    for begin, end in sorted(spans):
+        if begin >= end or text[begin:end] == WITHHELD:
+            continue
+        if begin > done:
+            pieces += [text[max(done, 0) : begin], WITHHELD]
+        done = max(done, end)
+    return "".join((*pieces, text[max(done, 0) :]))
 
 
-def shown_value(name: str, value: str) -> str:
-    """The value of a variable as it may be written down."""
-    return WITHHELD if may_not_be_shown(name, value) else _without(value, is_text=False, before=name)
+_PIECE: Final = regex(
+    r"""\\.|'[^']*'|"(?:[^"\\]++|\\.)*+"|(?P<end>[;&|\n()]+)|(?P<blank>[ \t\r]+)|[^\s;&|()'"\\]+|.""", re.S
+)
+_BLANK: Final = regex(r"\s")
+_DEPTH, _SHORT = 4, 8
+"""Texts in texts that are parsed: a shell's in a shell's in a job script's."""
 
 
-def _without(word: str, *, is_text: bool, before: str = "") -> str:
-    """One word of a command: an argument, or a text for a shell, which goes on after a value."""
-    whole = None if is_text else _WHOLE.fullmatch(word)
+def _in_shell(text: str, depth: int) -> Iterator[Place]:
+    """Secrets of the commands in a text for a shell, as far as it can be read."""
+    words, piped, begin = list[tuple[str, int, int]](), list[tuple[str, int, int]](), -1
+    for piece in (*_PIECE.finditer(text), None):
+        if piece is not None and piece.lastgroup is None:
+            begin = piece.start() if begin < 0 else begin
+            continue
+        end = len(text) if piece is None else piece.start()
+        if begin >= 0:
+            is_quoted = text[begin] in "'\"" and text.find(text[begin], begin + 1) == end - 1 > begin
+            begin, end = begin + is_quoted, end - is_quoted
+            plain = text[begin:end] if is_quoted else re.sub(r"""\\(.)|['"]""", r"\1", text[begin:end], flags=re.S)
+            words.append((plain, begin, end))
+            begin = -1
+        if piece is None or piece.lastgroup == "end":
+            yield from _in_one_command(text, words, piped, depth)
+            piped, words = (words if piece and piece[0] == "|" else []), []
+
+
+def _in_one_command(
+    text: str, words: list[tuple[str, int, int]], piped: list[tuple[str, int, int]], depth: int
+) -> Iterator[Place]:
+    plain = [word for word, _, _ in words]
+    if plain[:1] in (["echo"], ["printf"]) and ">" in "".join(plain[-2:]) and looks_secret(plain[-1]):
+        yield from ((begin, end) for word, begin, end in words[1:-1] if word[:1] not in "-$>")  # into a file
+    elif piped and piped[0][0] in ("echo", "printf") and any(map(READS_SECRET.fullmatch, plain)):
+        yield from ((begin, end) for word, begin, end in piped[1:] if word[:1] not in "-$")
+    is_read, has_text = False, any(word.startswith("<<<") for word in plain)
+    reads = has_text and any(looks_secret(word) or READS_SECRET.fullmatch(word) for word in plain)
+    for (word, begin, end), (start, kind) in zip(words, roles(plain), strict=True):
+        if start is not None:
+            rest = text.rfind(word[start:], begin, end)
+            yield (rest if rest >= 0 else begin), end
+        elif reads and (is_read or word.startswith("<<<")):
+            is_read = True
+            yield begin + 3 * word.startswith("<<<"), end
+        elif depth < _DEPTH and len(word) > _SHORT and _BLANK.search(word) and (kind or IN_COMMAND.search(word)):
+            inner = text[begin:end]
+            spans = (*_in_shell(inner, depth + 1), *(_after_names(inner, kind) if kind else ()))
+            yield from ((begin + first, begin + last) for first, last in spans)
+
+
+def _spans(text: str, kind: str = "", before: str = "") -> Iterator[Place]:
+    """Where the secrets of one word are: a setting, a text for a shell, a document, code."""
+    whole = None if kind else WHOLE.fullmatch(text)
     if whole is not None and may_not_be_shown(whole["name"], whole["value"]):
-        return word[: whole.start("value")] + WITHHELD
-    word = _cut(word, _after_names(word))
-    word = _cut(word, (match.span(match.lastgroup or 0) for match in _FORM.finditer(word)))
-    word = _cut(word, (run.span() for run in _RUN.finditer(word) if _looks_random(run[0])))
-    drawn = (run for run in _RUN_OF_ONE_CASE.finditer(word) if _looks_drawn(run[0]))
-    return _cut(word, (run.span() for run in drawn if not _is_digest(word, run.start(), before)))
+        yield whole.span("value")
+    yield from _after_names(text, kind)
+    if kind == "code" or text.lstrip()[:1] == "[":
+        literals = [(text[piece.start() + 1 : piece.end() - 1], *piece.span()) for piece in _LITERAL.finditer(text)]
+        for (word, begin, end), (start, _) in zip(literals, roles([word for word, _, _ in literals]), strict=True):
+            if start is not None:
+                yield begin + 1 + start, end - 1
+            elif len(word) > _SHORT and " " in word:
+                yield from ((begin + 1 + first, begin + 1 + last) for first, last in _in_shell(word, 1))
+    elif _BLANK.search(text) and IN_COMMAND.search(text):
+        yield from _in_shell(text, 0)
+    yield from secret_forms(text, before)
 
 
-def _is_digest(word: str, start: int, before: str) -> bool:
-    """Whether it is named for a commit, a digest or a number, in this word or by the one before it."""
-    text = f"{before} {word[max(start - 40, 0) : start]}"
-    return _DIGEST.search(text) is not None
+_LITERAL: Final = regex(r"""'[^'\n]*'|"[^"\n]*\"""")
+_MARKS: Final = (
+    regex(  # name=  "name":  name =>  ["name"] =
+        r"""(?<![\w.-])-{0,2}(?P<name>\w[\w.-]*+)(?P<close>\\{0,8}["'])?"""
+        r"(?P<sign>\s*+(?:[\]}]\s*=(?!=)|=>|%3[AaDd]|(?:\|\||[:?+])?=(?!=)|:(?!:))\s*+)"
+    ),
+    regex(r"<(?P<close>)(?P<name>[\w:.-]++)(?P<sign>(?:\s[^<>]*+)?>)(?<!/>)"),  # an element of XML
+    regex(  # ("NAME", "value")  ["--name", "value"]
+        r"""(?<!:)(?<!: )(?P<close>\\{0,8}["'])(?P<name>(?:--)?\w[\w.-]*+)\\{0,8}["'](?P<sign>\s*,\s*)"""
+        r"""(?=\\{0,8}["'])(?!\\{0,8}["'][\w.-]{0,80}\\{0,8}["']\s*:)"""
+    ),
+    regex(r"(?<![\w.])(?P<close>)(?P<name>[A-Za-z_][\w.]*+)(?P<sign>)(?=\()"),  # login("...")
+    regex(  # SQL, netrc, a name and a value in a line
+        r"(?i)(?<![\w/.-])(?P<close>)"
+        r"(?P<name>[\w-]*(?:password|passwd|passphrase|requirepass|identified(?: with \S+)? by))"
+        r"""(?P<sign>\s++)(?=['"]|(?![-/&|;<>])(?:[^\s=:]*[\d_@#!%^*.-]|[^\s=:]+\s*(?:$|\n)))"""
+    ),
+)
+_NAME, _TAG, _PAIR, _CALL_OF, _SPACED = _MARKS
 
 
-def _cut(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    pieces, done = list[str](), 0
-    for begin, end in spans:
-        if begin >= done and text[begin:end] != WITHHELD:
-            pieces += [text[done:begin], WITHHELD]
-            done = end
-    return "".join((*pieces, text[done:]))
+def _is_of(mark: re.Match[str], *forms: re.Pattern[str]) -> bool:
+    return mark.re.pattern in [form.pattern for form in forms]
 
 
-def _after_names(text: str) -> Iterator[tuple[int, int]]:
-    """Where the values of secrets lie that stand behind their names: `api_key=...`, `"token": "..."`, `--key ...`."""
-    patterns = (_NAMED, _FLAG_IN_TEXT, _SET_BY_CALL, _SET_BY_WORDS, _LOGIN_IN_TEXT)
-    marks = [mark for pattern in patterns for mark in pattern.finditer(text)]
-    end = 0
-    for mark in sorted(marks, key=re.Match.start):
-        name, sign = mark["name"], mark["sign"]
-        in_query = text[mark.start() - 1 : mark.start()] in ("?", "&")
-        is_signature = in_query and _SIGNED_ADDRESS.fullmatch(name) is not None
-        is_login = mark.re is _LOGIN_IN_TEXT
-        if mark.end() <= end or not (is_signature or is_login or looks_secret(name)):
+_NAMING: Final = regex(r"(?i)(?:parameter|env|header|var|entry)?_?(?:name|key|variable|property|id)")
+_NAMED: Final = regex(r"""\\{0,8}["']?(?P<name>[\w.:/-]+)""")
+_VALUED: Final = regex(r"(?i)(?:parameter|default|env|header|var)?_?(?:value|val|string)")
+"""Keys of a pair: {"name": "HF_TOKEN", "value": "..."}."""
+_ATTRIBUTE: Final = regex(r"""(?i)\b(?:name|key|id|property)\s*=\s*\\{0,8}["'](?P<name>[\w.-]+)""")
+_SIGNED_ADDRESS: Final = regex(r"(?:x-[a-z]+-)?(?:sig(?:nature)?|credential)", re.I)
+_CALLED: Final = regex(
+    r"(?:\w+\.)*(?!get|load|read|from|ask|input|has|is)\w*?"
+    r"(?:login|auth(?:enticate)?|credentials?|password|secret(?:str)?)",
+    re.I,
+)
+"""A function that takes a secret without a name."""
+_KEEPS_SECRETS: Final = regex(r"""\bkind["']?\s*:\s*["']?Secret\b""")
+
+
+_DOCUMENT: Final = regex(r"\s*(?:\[\w|[{<]|[\w-]+:[ \n])")
+_SECTION: Final = regex(r"(?m)^\[(?P<name>[\w.-]+)\][ \t]*\n(?P<body>(?:(?!\[)[^\n]*(?:\n|\Z))*?)(?=\[|\Z)")
+
+
+def _after_names(text: str, kind: str) -> Iterator[Place]:
+    """Values behind the names of secrets: `api_key=...`, `"token": "..."`, `<password>...`, name/value pairs."""
+    kind = "" if kind == "shell" and _DOCUMENT.match(text) else kind
+    keeps = ("data", "stringData") if _KEEPS_SECRETS.search(text) else ()
+    yield from (section.span("body") for section in _SECTION.finditer(text) if is_strong(section["name"]))
+    begin, end, is_paired, unnamed, heredoc = 0, 0, False, None, text.find("<<")
+    for mark in sorted((mark for pattern in _MARKS for mark in pattern.finditer(text)), key=re.Match.start):
+        name, manner = mark["name"], "" if 0 <= heredoc < mark.start() and kind == "shell" else kind
+        if begin <= mark.start() < end or (
+            text[mark.start() - 1 : mark.start()] == "$" and mark["sign"].strip() == ":"
+        ):
             continue
-        value = (_HEADER_VALUE if _HEADER.fullmatch(name) else _VALUE).match(text, mark.end())
-        if value is None:
+        if _NAMING.fullmatch(name) and _is_of(mark, _NAME, _TAG):
+            named = _NAMED.match(text, mark.end())
+            is_paired = named is not None and looks_secret(named["name"])
+            if is_paired and unnamed and not re.search("[}{]", text[unnamed.end() : mark.start()]):
+                yield from ((first, last) for first, last, _ in _value(text, unnamed, manner, "password"))
+            unnamed = None
+        elif _VALUED.fullmatch(name):
+            name, unnamed, is_paired = "password" if is_paired else name, mark, False
+        if name in keeps or _is_secret_by_place(text, mark):
+            name = "password"
+        for begin, end, is_secret in _value(text, mark, manner, name) if looks_secret(name) else ():
+            yield (begin, end) if is_secret else (0, 0)
+
+
+def _is_secret_by_place(text: str, mark: re.Match[str]) -> bool:
+    """Whether what surrounds a name makes its value a secret."""
+    name = mark["name"]
+    if _is_of(mark, _TAG):
+        attribute = _ATTRIBUTE.search(mark["sign"])
+        return attribute is not None and looks_secret(attribute["name"])
+    in_query = text[mark.start() - 1 : mark.start()] in ("?", "&")
+    return _is_of(mark, _SPACED) or bool(
+        (in_query and _SIGNED_ADDRESS.fullmatch(name)) or (_is_of(mark, _CALL_OF) and _CALLED.fullmatch(name))
+    )
+
+
+_OPENING: Final = regex(r"""[bruf]{0,2}(?P<mark>\\{0,8}(?:\"""|'''|["'`]))""")
+_BRACKETS: Final = regex(r"""\\{0,8}["'`]|[\[({\])}]""")
+_JOINED: Final = regex(r"""\s*[+%]\s*(?=["'\[({\w])|[ \t]*(?:\n[ \t]*)?(?=[bruf]?["'`])""")
+_GLUED: Final = regex(r"""(["'])[^\s"',;]*\1""")
+_IN_QUERY: Final = regex(r"""[^&#\s"'<>]*+""")
+_IN_WORD: Final = regex(r"""(?:[^\s;&|<>()"'`\\]|\\.)*+""", re.S)
+_IN_CODE: Final = regex(r"""[^\s,;()\[\]{}"'`]*+(?:\s=(?=\s))?+[ \t]*+""")
+_IN_LINE: Final = regex(r"""(?:(?!\\n)[^\n])*+""")
+_IN_ELEMENT: Final = regex("[^<]*+")
+_NEXT: Final = r"""\s*\\{0,8}["']?[\w.-]{1,80}\\{0,8}["']?\s*[:=]"""
+_IN_FLOW: Final = regex(rf"""(?:[^\n"'`,}}\])\\]|,(?!{_NEXT})(?!\s*[{{\[])|[}}\])](?!\s*(?:[,;}}\])"']|$)))*+""", re.M)
+_IN_SETTING: Final = regex(
+    rf"""(?:[^\s,;&|"'`)\]}}<>]|[ \t]+(?![-"'\s&|]|$)(?!{_NEXT})"""
+    rf"""|[,;&|](?![\s"']|$)(?!{_NEXT})|[)\]}}](?![\s,;)\]}}"']|$))*+"""
+)
+"""What a value without quotes is made of, by where it stands."""
+
+
+def _value(text: str, mark: re.Match[str], kind: str, name: str) -> Iterator[tuple[int, int, bool]]:
+    """The value behind a name, and whether it may not be shown; nothing where more names may be in it."""
+    place, sign = mark.end(), mark["sign"]
+    opened = text[mark.start() - 1 : mark.start()] if _is_of(mark, _NAME) and not mark["close"] else ""
+    line = text[text.rfind("\n", max(mark.start() - 200, 0), mark.start()) + 1 : mark.start()]
+    is_first = re.fullmatch(r"""\s*(?:-\s+)?(?:export\s+|set\s+)?["']?""", line) is not None
+    is_yaml = sign.strip() == ":" and is_first
+    quote = _OPENING.match(text, place)
+    is_inner = opened in ("'", '"', "`")
+    if is_inner:
+        escape = re.search(r"\\*$", text[max(mark.start() - 9, 0) : mark.start() - 1])
+        end = _closing(text, place, (escape[0] if escape else "") + opened, inner=True)
+    elif is_yaml and (block := _block(text, mark)):
+        place, end = block
+    elif sign.strip() == ":" and name.lower() == "key" and quote is None and not re.search(r"\w $", line):
+        return  # an entry of a table
+    elif "\n" in sign and text[place : place + 1] not in ('"', "'", "[", "{", "("):
+        return
+    elif _is_of(mark, _TAG):
+        end = text.find(f"</{mark['name']}", place)
+        if end < 0 and not (text.startswith("<") or text.rfind("</") > place):
+            return  # `--token <token>`
+        end = end if end >= 0 else len(text)
+    else:
+        end = _value_end(text, place, _manner(text, mark, kind, is_first=is_first))
+    quote = _OPENING.match(text, place)
+    is_quoted = quote is not None and _closing(text, quote.end(), quote["mark"]) == end
+    if quote is not None and is_quoted:
+        place, end = quote.end(), end - len(quote["mark"]) * text.endswith(quote["mark"], quote.end(), end)
+    end = place + len(text[place:end].rstrip())
+    value = text[place:end]
+    if not is_quoted and not is_inner and _is_computed(value, mark, kind, name):
+        yield from () if re.search("[\"'`]", value) else ((place, end, False),)
+    elif not value.startswith("//") and may_not_be_shown(name, value):
+        yield place, end, True
+
+
+_CALL: Final = regex(r"lambda\b.*|[A-Za-z_][\w.]*[()].*|[A-Za-z_]\w*\.\w[\w.]*\[.*", re.S)
+_LOOKED_UP: Final = regex(r"environ\b|getenv\(|getpass|input\(|args\.|open\(|read\w*\(|config[\[.]|\.get\(")
+
+
+def _is_computed(value: str, mark: re.Match[str], kind: str, name: str) -> bool:
+    """Whether it is an expression of a program, which holds no secret itself."""
+    has_text = re.search("[\"'`]", value) is not None
+    if _is_of(mark, _CALL_OF) or kind == "code":
+        return not has_text or _LOOKED_UP.search(value) is not None
+    is_spaced = "=" in mark["sign"] and mark["sign"].strip() != mark["sign"]
+    return is_spaced and bool(_CALL.fullmatch(value)) and (not is_strong(name) or bool(_LOOKED_UP.search(value)))
+
+
+def _manner(text: str, mark: re.Match[str], kind: str, *, is_first: bool) -> re.Pattern[str]:
+    """What an unquoted value is made of here."""
+    sign, opened = mark["sign"], text[max(mark.start() - 9, 0) : mark.start()].rstrip()[-1:]
+    is_spaced, is_valued = sign.strip() != sign, text[mark.end() : mark.end() + 1] in ('"', "'", "[", "(", "{")
+    if opened in ("?", "&", "#") and "=" in sign and not is_spaced and kind != "shell":
+        return _IN_QUERY
+    if kind == "code" or ("=" in sign and is_spaced and is_valued):
+        return _IN_CODE
+    if sign.strip() == ":":
+        return _IN_FLOW if mark["close"] or opened in ("{", ",", "[") else _IN_WORD if kind == "shell" else _IN_LINE
+    if sign.isspace() or (kind == "shell" and not is_spaced):
+        return _IN_WORD
+    return _IN_LINE if is_spaced or (is_first and "\n" in text) else _IN_SETTING
+
+
+_HEAD: Final = regex(r"\s*(?:[&!]\S+\s*)*(?:[|>][\d+-]*)?\s*(?:#.*)?")
+_REST_OF_LINE: Final = regex(r"[^\n]*")
+
+
+def _block(text: str, mark: re.Match[str]) -> Place | None:
+    """The lines of YAML below a key: deeper ones, or a list as deep; None where the value is all in one line."""
+    beside = _REST_OF_LINE.match(text, text.index(":", mark.start("sign")) + 1)
+    column = mark.start() - text.rfind("\n", 0, mark.start()) - 1
+    if beside is None or column > _DEEPEST or beside[0].strip()[:1] in ("[", "{", "(", "'", '"'):
+        return None
+    deeper = rf"\n(?:[ \t]*(?=\n|$)|[ \t]{{{column + 1},}}[^\n]*|[ \t]{{{column}}}-[ \t][^\n]*)"
+    below = re.compile(f"(?:{deeper})++").match(text, beside.end())
+    if below is None or not below[0].strip():
+        return None
+    begin = below.end() - len(below[0].lstrip()) if _HEAD.fullmatch(beside[0]) else mark.end()
+    return begin, below.end()
+
+
+_DEEPEST: Final = 200
+"""Columns that keys of YAML stand in; beyond, it is another text with a colon."""
+
+
+def _value_end(text: str, place: int, manner: re.Pattern[str]) -> int:
+    """Where a value ends: quotes and brackets at their partners, or at the text's end where those are missing."""
+    begin, is_bare = -1, False
+    while begin < place < len(text):
+        begin = place
+        if (opening := _OPENING.match(text, place)) and (not is_bare or _GLUED.match(text, place)):
+            place, is_bare = _closing(text, opening.end(), opening["mark"]), False
+        elif text[place] in "[({":
+            place = _bracket_end(text, place)
+        elif plain := manner.match(text, place):
+            place, is_bare = plain.end(), manner is not _IN_CODE
+        if place > begin and not is_bare and (joined := _JOINED.match(text, place)):
+            place = joined.end()
+    return place
+
+
+def _closing(text: str, place: int, mark: str, *, inner: bool = False) -> int:
+    """Behind the quote that closes, or before it; the text's end where there is none."""
+    begin = place
+    while (place := text.find(mark, place)) >= 0:
+        before = text[max(begin, place - 20) : place]
+        slashes = len(before) - len(before.rstrip("\\"))
+        if slashes == 0 or (slashes % 2 == 0 and mark[0] != "\\"):
+            return place if inner else place + len(mark)
+        place += 1
+    return len(text)
+
+
+def _bracket_end(text: str, place: int) -> int:
+    depth, quoted = 0, 0
+    for match in _BRACKETS.finditer(text, place):
+        if match.start() < quoted:
             continue
-        kind = "bare" if value["quoted"] is None else "quoted"
-        is_spaced = "=" in sign and sign.strip() != sign  # code
-        is_entry = ":" in sign and name.lower() == "key"
-        if kind == "bare" and (is_spaced or is_entry or value["bare"].startswith("//")):
-            continue
-        if is_signature or is_login or may_not_be_shown(name, value[kind]):
-            end = value.end()
-            yield value.span(kind)
-
-
-def _looks_drawn(text: str) -> bool:
-    """The same of digits and letters of one case: 97 of 100 keys of 40 hexadecimal digits are seen."""
-    lowered = text.lower()
-    is_digit = [letter.isdigit() for letter in lowered]
-    in_words = sum(map(len, _LETTERS.findall(lowered)))
-    changes = sum(one != next_ for one, next_ in pairwise(is_digit))
-    letters = len(text) - sum(is_digit)
-    return changes >= _CHANGES_SHARE_OF_ONE_CASE * (len(text) - 1) and in_words <= _WORDS_SHARE * letters
-
-
-def _looks_random(text: str) -> bool:
-    """Whether letters and digits follow each other as if drawn: names of kernels, models and runs are made of words.
-
-    Of 32 characters drawn at random nine in ten are seen.
-    """
-    kinds = [letter.isupper() + 2 * letter.islower() for letter in text if letter.isalnum()]
-    digits, capitals, small = map(kinds.count, range(3))
-    if not digits or min(capitals, small) < _LETTERS_EACH or len(text) - len(kinds) > _SEPARATORS_SHARE * len(text):
-        return False
-    changes = sum(one != next_ for one, next_ in pairwise(kinds))
-    in_words = sum(map(len, _LETTERS.findall(text)))
-    return changes >= _CHANGES_SHARE * (len(kinds) - 1) and in_words < _WORDS_SHARE * small
+        if match[0][-1] in "\"'`":
+            quoted = _closing(text, match.end(), match[0])
+        elif (depth := depth + (1 if match[0] in "[({" else -1)) == 0:
+            return match.end()
+    return len(text)

@@ -146,7 +146,8 @@ def last_line(path: Path) -> str:
     lines = [line.strip() for line in text.replace("\r", "\n").splitlines() if line.strip()]
     if not lines:
         return "it said nothing"
-    return next((line for line in reversed(lines) if line.lower().startswith("error:")), lines[-1])
+    said = next((line for line in reversed(lines) if line.lower().startswith("error:")), lines[-1])
+    return without_secrets([said])[0]  # it goes into the summary
 
 
 @contextlib.contextmanager

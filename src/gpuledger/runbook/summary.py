@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from gpuledger.capture.secrets import without_secrets
+from gpuledger.capture.shareable import shareable_command, shareable_value
 from gpuledger.errors import GpuledgerError
 from gpuledger.records import dataclass, replace
 from gpuledger.runbook import engine as states
@@ -22,7 +22,7 @@ from gpuledger.runbook.figures import (
     saving_of,
     slowed_cells,
 )
-from gpuledger.runbook.plan import Choices, shown_settings
+from gpuledger.runbook.plan import Choices
 from gpuledger.verdicts import FAIL, UNDECIDED, DoubtfulFigure
 
 
@@ -96,19 +96,19 @@ class RunSummary:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the runbook sets for all cells; what looks like a secret is not shown."""
-        return shown_settings(self.book.environment)
+        """What the runbook sets for all cells, as others may see it."""
+        return {name: shareable_value(name, text) for name, text in self.book.environment.items()}
 
     @property
     def variables(self) -> dict[str, str]:
         """What the runbook, its size and --set give, in the same way."""
-        return shown_settings(self.choices.variables)
+        return {name: shareable_value(name, text) for name, text in self.choices.variables.items()}
 
     @property
     def via(self) -> str | None:
         """Where its programs ran, if not here."""
         via = self.book.via
-        return None if via is None else shlex.join(without_secrets(shlex.split(via)))
+        return None if via is None else shlex.join(shareable_command(shlex.split(via)))
 
     @property
     def misses(self) -> list[str]:

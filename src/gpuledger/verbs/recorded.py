@@ -31,21 +31,18 @@ def info(
     result = contents(trace)
     kept = None if isinstance(profile, Trace) else kept_of_profile(profile)
     name = "profile" if isinstance(profile, Trace) else str(profile)
-    shown = _without_secrets(trace) if verbose else trace
+    shown = _shareable(trace) if verbose else trace
     return ShownAnswer((result,), lambda: info_document(name, shown, result, kept, verbose=verbose))
 
 
-def _without_secrets(trace: Trace) -> Trace:
-    """The same with nothing in its command and environment that looks like a secret."""
-    from gpuledger.capture.secrets import shown_value, without_secrets
+def _shareable(trace: Trace) -> Trace:
+    """The same with a command and an environment that others may see."""
+    from gpuledger.capture.shareable import shareable_command, shareable_value
 
     private = trace.origin.private
-    settings = [(key, value.partition("=")) for key, value in private.environment]
-    told = replace(
-        private,
-        command=tuple(without_secrets(private.command)),
-        environment=tuple((key, f"{name}{sign}{shown_value(name, value)}") for key, (name, sign, value) in settings),
-    )
+    settings = ((key, *value.partition("=")) for key, value in private.environment)
+    variables = tuple((key, f"{name}{sign}{shareable_value(name, value)}") for key, name, sign, value in settings)
+    told = replace(private, command=tuple(shareable_command(private.command)), environment=variables)
     return replace(trace, origin=replace(trace.origin, private=told))
 
 

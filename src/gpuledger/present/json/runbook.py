@@ -106,7 +106,7 @@ class RunbookJson(Json):
     via: Annotated[str | None, Meta(description="What led to where its programs ran; null: they ran here.")]
     variables: dict[str, str]
     environment: dict[str, str]
-    """What the runbook sets for every command; what may be a secret is withheld."""
+    """What the runbook sets for every command; what is not known to be harmless is withheld."""
     missing: Annotated[dict[str, str], Meta(description="What steps need and this machine has not, with the reason.")]
     cells: list[MatrixCellJson]
     comparisons: list[CellComparisonJson]

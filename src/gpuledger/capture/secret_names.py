@@ -1,0 +1,117 @@
+"""Which names are of secrets, and which values under such a name are none: `$NAME`, a file, a number of tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from gpuledger.capture.secret_forms import looks_random
+from gpuledger.regex import regex
+
+
+def word_set(words: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(words.split())
+
+
+_WORD: Final = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_STRONG: Final = regex(
+    r"\w*(?:secret|password|passwd|passphrase|passcode|credential|apikey|authtoken)s?|\w*pwd|passwo?rd|pswd"
+    r"|authorization|bearer|(?:set)?cookies?|\w*sess(?:ion)?id|kennwort|passwort|contrasena|senha"
+)
+"""What is hardly ever called so unless it is a secret."""
+_STRONG_AT_END: Final = regex(r"pw|creds?|jwts?|pat|sas|t?otp|pin|psk|mnemonic|requirepass|masterauth|code")
+_TWO_WORDS: Final = frozenset(("api key", "api token", "access token", "access key", "auth token", "private key"))
+"""What may be said before whose it is: API_KEY_OPENAI."""
+_CODES: Final = word_set("recovery backup verification pass pin mfa otp access auth security unlock activation reset")
+_WEAK: Final = regex(r"\w*?(key|token|pass|auth)s?")
+_ADDED: Final = regex(r"\d+|v|value|val|string|str|text|hex|b64|base64|prod|dev|staging|ci|read|write|ro|rw|header")
+"""What may follow: OPENAI_API_KEY_2, HF_TOKEN_READ, CI_JOB_JWT_V2."""
+_ABOUT: Final = word_set(
+    "file files path paths dir folder name names env var vars variable id ids type types mode method length len size"
+    " policy format url uri endpoint provider manager store backend prompt required enabled chars rotation ttl expiry"
+    " timeout stdin ref refs version arn selector field column source stretch algorithm alg class count limit jar"
+)
+"""The last word of what is about a secret, and none itself."""
+_SWITCHES: Final = word_set("no disable skip without enable require ask num max min")
+_ENGLISH: Final = word_set(
+    "monkey donkey turkey hockey jockey whiskey hotkey bypass compass encompass surpass trespass"
+)
+_OTHERWISE: Final = {
+    "key": "sort primary foreign group partition public cache index dict routing row column col query q lookup map json"
+    " field state metric order by per shard prng rng random dataset data label feature image batch num head object",
+    "token": "pad padding eos bos unk sep cls mask special stop start begin end eot eom sos first last next per image"
+    " audio video think thinking prefix suffix fim tool separator sentinel num max min new extra prompt output input"
+    " decode prefill draft each from total generated bad allowed reasoning completion",
+    "pass": "single first second third one two three multi forward backward fwd bwd num per last next high low band by"
+    " render opt compiler each final",
+}
+"""Words before `key`, `token` and `pass` that say that it is no secret: a sort key, a padding token, a forward pass."""
+
+
+_OF_WHOM: Final = 2  # TOKEN_GITHUB; TOKEN_PER_STEP is another thing
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a variable, an option or a key of this name may hold something that nobody else should read."""
+    words = _words(name)
+    weak = _WEAK.fullmatch(words[-1]) if words else None
+    is_weak = weak is not None and words[-1].removesuffix("s") not in _ENGLISH and words[-1] not in _ENGLISH
+    is_first = name.isupper() and words[:1] in (["token"], ["pass"]) and len(words) == _OF_WHOM
+    if (is_first or not _TWO_WORDS.isdisjoint(map(" ".join, pairwise(words)))) and not _is_about(words):
+        return True
+    before = words[-2] if len(words) > 1 else ""
+    is_other = weak is not None and (before in _OTHERWISE.get(weak[1], "").split() or _is_about(words))
+    return is_strong(name) or (is_weak and not is_other)
+
+
+def is_strong(name: str) -> bool:
+    """Whether it is a secret whatever its value looks like: a password may be a number."""
+    words = _words(name)
+    if not words or _is_about(words):
+        return False
+    is_last = _STRONG_AT_END.fullmatch(words[-1]) and (words[-1] != "code" or not _CODES.isdisjoint(words[-2:-1]))
+    return bool(is_last) or any(map(_STRONG.fullmatch, words))
+
+
+def _is_about(words: Sequence[str]) -> bool:
+    return words[-1] in _ABOUT or words[0] in _SWITCHES
+
+
+def _words(name: str) -> list[str]:
+    words = [word.lower() for word in _WORD.findall(name[-200:])]
+    while words and _ADDED.fullmatch(words[-1]):
+        words.pop()
+    return words
+
+
+_PLAIN: Final = regex(
+    r"|true|false|none|null|nil|yes|no|auto|on|off|default|optional|required|enabled|disabled|empty|\(withheld\)", re.I
+)
+_SCHEME: Final = regex(r"basic|digest|ntlm|bearer|oauth2?|kerberos|token", re.I)
+_REFERENCE: Final = regex(
+    r"(?:\w+ )?(?:\$\w+|\$\{\w+\}|\$\((?!echo|printf)[^()]*\)|\$?\{\{[^{}]*\}\}|\{[a-z_]+\}|%\w+%|%s"
+    r"|<[^<>!]*>|\[[A-Z_]+\])"
+    r"|(?:(?:id|src|source|target|env|type)=[^,=]*(?:,|$))+"  # docker build --secret
+)
+_NUMBER: Final = regex(r"-?\d{1,5}(?:\.\d*)?")
+_FILE: Final = regex(r"@?(?:~|\.{1,2})?/[\w./~-]*|[\w./~-]+\.(?:py|sh|json|ya?ml|toml|txt|pem|crt|key|cfg|ini|env)")
+_ELEMENT: Final = regex(r"[^\s,()\[\]{}\"']+")
+
+
+def may_not_be_shown(name: str, value: str) -> bool:
+    """Whether a value that is called so is a secret, as far as one can tell from both."""
+    if not looks_secret(name) or _PLAIN.fullmatch(value) or _REFERENCE.fullmatch(value):
+        return False
+    if _FILE.fullmatch(value) and not looks_random(value):
+        return False
+    if is_strong(name):
+        return True
+    if re.fullmatch(r"\d+|https?://[^\s?#@]*", value) and (value[0] == "h" or _words(name)[-1].endswith("s")):
+        return False  # a number of tokens, where keys are fetched
+    is_listed = name.lower() in ("key", "keys") and re.fullmatch(r"[\[(]?[a-z_ ,'\"]*[\])]?", value)
+    if value[:1] in ("[", "(", "{"):
+        return not is_listed and not all(map(_NUMBER.fullmatch, _ELEMENT.findall(value)))
+    return not (is_listed or _NUMBER.fullmatch(value) or _SCHEME.fullmatch(value))

@@ -1,0 +1,133 @@
+"""Words of a command that what stands before them makes secrets: options and subcommands of programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from gpuledger.capture.secret_names import may_not_be_shown
+from gpuledger.regex import regex
+
+
+def _rows(*rows: tuple[str, str, str]) -> tuple[tuple[frozenset[str], frozenset[str], str], ...]:
+    return tuple((frozenset(programs.split()), frozenset(words.split()), how) for programs, words, how in rows)
+
+
+_OPTIONS: Final = _rows(
+    ("mysql mysqldump mysqladmin mysqlimport mariadb mariadb-dump mycli 7z 7za 7zz rar unrar", "-p= -hp=", ""),
+    ("sshpass login twine mongosh mongo mongodump mongorestore mongoimport mongoexport mongostat cqlsh", "-p", ""),
+    ("rdesktop crackmapexec nxc netexec evil-winrm poetry rabbitmqadmin yt-dlp youtube-dl ncftpget", "-p", ""),
+    ("psexec useradd usermod beeline steghide users impala-shell", "-p", ""),
+    ("redis-cli valkey-cli keydb-cli redis-benchmark", "-a --pass", ""),
+    ("zip unzip zipcloak ssh-keygen sqlcmd bcp tsql mosquitto_pub mosquitto_sub ipmitool", "-P", ""),
+    ("ssh-keygen", "-N", ""),
+    ("openssl ipmitool nuget choco ss-local", "-k -K -pass -passin -passout", ""),
+    ("ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd beeline", "-w", ""),
+    ("snmpwalk snmpget snmpset snmpbulkwalk", "-A -X -c", ""),
+    ("doctl flyctl vercel rancher influx", "-t", ""),
+    ("smbclient rpcclient smbget", "-U", "%"),
+    ("curl wget http https xh xhs", "-u -a -U --user --proxy-user --auth", ":"),
+    ("gotty ttyd etcdctl transmission-remote jenkins-cli.jar", "-c -n --user -auth", ":"),
+    ("curl", "-E --cert --proxy-cert", ":"),
+    ("lftp", "-u", ","),
+    ("curl", "-b --cookie", "="),
+    ("keytool jarsigner", "-storepass -keypass -srcstorepass -deststorepass", ""),
+    ("pdftotext pdftoppm pdfinfo", "-upw -opw", ""),
+    ("secret secrets variable put-parameter", "-b --body --value --data --string-value", ""),
+)
+"""Programs, or what they are to do; their options that take a secret (`=`: in the same word); what ends the user."""
+_SUBCOMMANDS: Final = _rows(
+    ("redis-cli valkey-cli keydb-cli", "auth requirepass masterauth", "0"),
+    ("vault bao wandb cargo ngrok", "login unwrap authtoken add-authtoken", "0"),
+    ("vault bao", "put write patch", "1"),
+    ("htpasswd", "-b -bc -cb -nb -bn -nbb -bnb -bb -cbb -bcb -bbn -bbc -nbm -nbs", "1"),
+    ("fly flyctl heroku doppler", "set config:set", "0"),
+    ("modal net rabbitmqctl", "create user use add_user change_password authenticate_user", "1"),
+    ("mc", "set add", "2"),
+    ("rclone bw grafana-cli grafana", "obscure unlock reset-admin-password", "0"),
+    ("wpa_passphrase smbpasswd bw", "wpa_passphrase smbpasswd login", "1"),
+    ("sqlplus sqlldr expdp impdp rman", "sqlplus sqlldr expdp impdp rman", "0"),
+    (
+        "openssl ansible-vault travis convertto-securestring",
+        "passwd encrypt_string encrypt convertto-securestring",
+        "0",
+    ),
+    ("mysqladmin nmcli pdftk", "password user_pw owner_pw", "0"),
+)
+"""Programs; what they are to do with a secret that follows as a word; how many words come before it."""
+_PROGRAMS: Final = frozenset[str]().union(*(programs for programs, _, _ in (*_OPTIONS, *_SUBCOMMANDS)))
+_SETTING: Final = ("set", "config", "setenv", "setx", "put", "SET", "ENV", "ARG", "SetEnv", "proxy_set_header")
+"""What programs are to do with a name and a value that follow."""
+IN_COMMAND: Final = regex(
+    rf"(?<!\w)(?:--?\w|<<<|{'|'.join(map(re.escape, (*_PROGRAMS, *_SETTING)))}|echo|printf)", re.I
+)
+"""What a text has if a secret is in it for its place in a command."""
+WHOLE: Final = regex(r"(?:--?env=|-D|-e|\+{1,2}|-{1,2})?(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.*)", re.S)
+"""A word that is nothing but a setting with its value, blanks and all."""
+_USER: Final = r"(?!\d+:\d+$)[^\s:@/=]+:(?=[^\s/])"
+_WHO: Final = r"--?[\w-]*(?:login|auth|userpwd|creds?)"
+_AFTER_USER: Final = regex(rf"--from-literal=[^=]*=|/p(?:ass(?:word)?)?:|{_WHO}={_USER}")
+READS_SECRET: Final = regex(r".*(?:-stdin|-fd|with-token|secret).*|-S|chpasswd|passwd|kinit|cryptsetup|login", re.S)
+_INTERPRETER: Final = regex(r"(?:i?python|pypy|node|ruby|perl|julia|php|deno)[\d.]*")
+_SHELL: Final = regex(r"(?:ba|da|z|k|a|fi|c|tc)?sh|su|pwsh|powershell|cmd|ssh|eval|s(?:run|batch)")
+_TEXT: Final = regex(r"-[a-z]*c|-e|-r|/c|--(?:eval|wrap|command|cmd)")
+"""What comes before a text for a shell, or code."""
+
+
+def roles(words: Sequence[str]) -> Iterator[tuple[int | None, str]]:
+    """For each word, from which letter on what stands before it makes it a secret; and its language."""
+    before, language, verb, left = "", "", False, -1
+    programs = set[str]()
+    for word in words:
+        is_option, is_flag = word[:1] == "-", before[:1] == "-" and "=" not in before
+        begin = _option_secret(before, word, programs) if before or programs else None
+        if (
+            begin is None
+            and (is_flag or (verb and "=" not in before))
+            and not is_option
+            and (may_not_be_shown(before, word) or (verb and may_not_be_shown(before.partition(".")[0], word)))
+        ):
+            begin = 0
+        if left >= 0 and not is_option:
+            whole = WHOLE.fullmatch(word) if left == 0 else None
+            begin = begin if left or begin is not None else whole.start("value") if whole else 0
+            left = max(left - 1, 0)
+        yield begin, language if _TEXT.fullmatch(before) or before == "eval" or "ssh" in programs else ""
+        name = word[-_LONGEST_PROGRAM:].rpartition("/")[2].lower()
+        language = "code" if _INTERPRETER.fullmatch(name) else "shell" if _SHELL.fullmatch(name) else language
+        verb = verb or word in _SETTING
+        if name in _PROGRAMS or name == "ssh":
+            programs.add(name)
+        for owners, verbs, skipped in _SUBCOMMANDS if programs else ():
+            left = int(skipped) if word.lower() in verbs and not owners.isdisjoint(programs) else left
+        before = word
+
+
+_LONGEST_PROGRAM: Final = 256
+"""Letters of a path that are looked at: a name of a file has no more."""
+
+
+def _option_secret(before: str, word: str, programs: set[str]) -> int | None:
+    """Where the secret of a program's option begins: in the word behind it, or in the same."""
+    for owners, options, separator in _OPTIONS if programs else ():
+        for option in () if owners.isdisjoint(programs) else options:
+            short = option.rstrip("=")
+            is_bundle = separator == ":" and re.fullmatch(f"-[sSfLkivgN]*{short[1:]}", before)
+            if (before == option and (separator or word[:1] != "-")) or is_bundle:
+                start = 0
+            elif (
+                word.startswith(short)
+                and word != short
+                and (len(short) == 2 or short != option or word[len(short)] == "=")
+            ):
+                start = len(short) + (word[len(short)] == "=")
+            else:
+                continue
+            place = word.find(separator, start)
+            if place >= 0 and not (separator == ":" and word[start:].replace(":", "").isdigit()):
+                return start if separator in ("", "=") or place + 1 == len(word) else place + 1
+    if before == "--from-literal":
+        return word.find("=") + 1
+    part = _AFTER_USER.match(word) or (re.match(_USER, word) if re.fullmatch(_WHO, before) else None)
+    return part.end() if part else None
