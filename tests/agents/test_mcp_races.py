@@ -134,7 +134,6 @@ RACES: list[Race] = [
     (beside_link, "job/ours.samples.gz", "job/ours.json.gz", OPENED),
     (beside_link, "job/ours.capture.json", "job/ours.json.gz", OPENED),
     (beside_link, "job/perf.perf.txt", "job/perf.json.gz", OPENED),
-    (beside_link, "job/spied.pyspy.start", "job/spied.json.gz", OPENED),
     (beside_link, "job/tables/StringIds.parquet", "job/tables", OPENED),
     (beside_copy, "job/tables/CUPTI_ACTIVITY_KIND_KERNEL.parquet", "job/tables", OPENED),
     (beside_link, "job/tables", "job/tables", OPENED),

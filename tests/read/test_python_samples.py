@@ -39,9 +39,7 @@ def recorded(
     return path, trace
 
 
-def made(
-    trace: Trace, *, pid: int | None = None, host: str = "", shift: int = 0, schema: str = ""
-) -> list[str]:
+def made(trace: Trace, *, pid: int | None = None, host: str = "", shift: int = 0, schema: str = "") -> list[str]:
     [process], window, zero = trace.origin.processes, trace.span, trace.origin.wall_zero_ns
     assert zero is not None
     header = {"schema": schema or python_samples.SCHEMA, "pid": pid or process.pid, "host": host}
@@ -247,7 +245,7 @@ def test_what_most_of_a_librarys_time_is_in_is_told() -> None:
     assert (spread.into, spread.down_to) == ("transformers/vision.py __call__", "")
 
 
-def others(folder: Path, ending: str, write: Any, start: bool = True) -> Trace:
+def others(folder: Path, ending: str, write: Any) -> Trace:
     """A profile with what another tool sampled beside it, each half a millisecond; `write` makes its text."""
     path, trace = recorded(folder)
     (folder / "run.samples.gz").unlink()
@@ -255,8 +253,6 @@ def others(folder: Path, ending: str, write: Any, start: bool = True) -> Trace:
     assert zero is not None
     times = range(window.start_ns + zero, window.end_ns + zero, PERIOD)  # type: ignore[union-attr]
     (folder / f"run{ending}").write_text(write(process.pid, times))
-    if start:
-        (folder / "run.pyspy.start").write_text(f"{times[0] / 1e9:.9f}\n")
     return open_trace(path)
 
 
@@ -266,23 +262,6 @@ def perf_text(pid: int, times: range, who: str = "{pid}/{pid}", shift_s: int = 0
     )
     heads = (f"python {who.format(pid=pid)} [003] {at // 10**9 + shift_s}.{at % 10**9 // 1000:06d}: \n" for at in times)
     return "\n".join(head + stack for head in heads) + "\n"
-
-
-def py_spy_text(pid: int, times: range) -> str:
-    """As py-spy 0.4 writes it: threads by their numbers in Python; here one that Python started, another process."""
-
-    def events(process: int, tid: int, *frames: tuple[str, int]) -> list[dict[str, Any]]:
-        both = [*((frame, "B", 0) for frame in frames), *((frame, "E", last) for frame in reversed(frames))]
-        return [
-            {"ph": kind, "pid": process, "tid": tid, "ts": at, "name": name, "cat": "py-spy"}
-            | {"args": {"filename": f"/srv/me/{name}.py", "line": line}}
-            for (name, line), kind, at in both
-        ]
-
-    last = (times[-1] - times[0]) // 1000
-    first = events(pid, 140204522986368, ("main", 12), ("load", 7))
-    other = events(pid, 140204522980000, ("_bootstrap", 973), ("watch", 3))
-    return json.dumps([*other[:2], *first[:2], *events(pid + 9, 1, ("elsewhere", 1)), *other[2:], *first[2:]])
 
 
 def test_what_perf_printed_is_the_processors_samples(tmp_path: Path) -> None:
@@ -296,31 +275,17 @@ def test_what_perf_printed_is_the_processors_samples(tmp_path: Path) -> None:
     assert int(samples["start_ns"][0]) - trace.span.start_ns <= 1000  # type: ignore[union-attr]
 
 
-def test_what_py_spy_wrote_names_lines(tmp_path: Path) -> None:
-    trace = others(tmp_path, ".pyspy.json", py_spy_text)
-    found = diagnose(trace, "run", Selection()).findings[0]
-    assert "at load.py:7 in load" in str(found.claim)
-
-
 @pytest.mark.parametrize(
-    ("ending", "write", "start", "reason"),
+    ("ending", "write", "reason"),
     [
-        (".perf.txt", lambda pid, times: perf_text(pid, times, "{pid}"), True, "it does not say which process"),
-        (".perf.txt", lambda pid, times: perf_text(pid + 1, times), True, "it is of another run"),
-        (".perf.txt", lambda pid, times: perf_text(pid, times, shift_s=-7200), True, "it is of another run"),
-        (".perf.txt", lambda _pid, _times: "\0\xff\n" * 9, True, "does not begin as a recording"),
-        (".pyspy.json", py_spy_text, False, "run.pyspy.start"),
-        (".pyspy.json", lambda _pid, _times: '{"profiles": []}', True, "--format chrometrace"),
-        (".pyspy.json", lambda _pid, _times: "main;load 7\n", True, "it cannot be read"),
-        (".pyspy.json", lambda _pid, _times: "[" * 100_000, True, "it cannot be read"),
-        (".pyspy.json", lambda pid, _times: py_spy_text(pid, range(0, 10**18, 10**17)), True, "more than"),
-        (".pyspy.json", lambda _pid, _times: "[1, {}, null]", True, "does not begin as a recording"),
+        (".perf.txt", lambda pid, times: perf_text(pid, times, "{pid}"), "it does not say which process"),
+        (".perf.txt", lambda pid, times: perf_text(pid + 1, times), "it is of another run"),
+        (".perf.txt", lambda pid, times: perf_text(pid, times, shift_s=-7200), "it is of another run"),
+        (".perf.txt", lambda _pid, _times: "\0\xff\n" * 9, "does not begin as a recording"),
     ],
 )
-def test_another_tools_file_that_cannot_be_used_is_told(
-    tmp_path: Path, ending: str, write: Any, start: bool, reason: str
-) -> None:
-    trace = others(tmp_path, ending, write, start)
+def test_another_tools_file_that_cannot_be_used_is_told(tmp_path: Path, ending: str, write: Any, reason: str) -> None:
+    trace = others(tmp_path, ending, write)
     [(severity, sentence)] = said(trace)
     assert severity is Severity.WARNING
     assert reason in sentence

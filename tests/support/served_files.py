@@ -70,14 +70,12 @@ def everything(folder: Path, word: str) -> Path:
     export(folder / "kept.sqlite", word)
     (folder / "kept.sqlite-journal").write_bytes(bytes(28) + word.encode() * 100)  # that nobody needs any more
     trace = gzip.compress(gzip.decompress(TRACE.read_bytes()).replace(b'"void ', f'"{word} '.encode()))
-    for name in ("ours", "perf", "spied"):
+    for name in ("ours", "perf"):
         (folder / f"{name}.json.gz").write_bytes(trace)
         manifest = {"schema": "gpuledger.capture/1", "files": [{"name": f"{name}.json.gz", "bytes": len(trace)}]}
         (folder / f"{name}.capture.json").write_text(json.dumps(manifest | {"plain": {"reason": word}}))
     (folder / "ours.samples.gz").write_bytes(stacks(word))
     (folder / "perf.perf.txt").write_text(f"python 1/1 1.000000:\n\t7f {word} (/lib/{word}.so)\n\n")
-    (folder / "spied.pyspy.json").write_text(json.dumps([{"ph": "B", "pid": 1, "ts": 1, "name": word}]))
-    (folder / "spied.pyspy.start").write_text("1.5")
     as_parquet(run, folder / "tables")
     unpacked_snapshots(folder, ["leak.pickle"])
     add_run([str(run)], folder / "store", RunFacts(word, "2026-01-01T00:00:00.000Z"))

@@ -24,7 +24,6 @@ MANIFEST_SCHEMA: Final = "gpuledger.capture/1"
 MEMORY: Final = ".memory.pickle"  # what torch's allocator did, beside a trace of torch.profiler
 SAMPLES: Final = ".samples.gz"  # Python's stacks, sampled, beside a profile
 PERF: Final = ".perf.txt"  # what `perf script` printed of the run
-PY_SPY: Final = ".pyspy.json"  # what py-spy wrote of it, as a chrometrace
 ENDINGS: Final = (*REPORTS.values(), EXPORT, MANIFEST, MEMORY, SAMPLES, ".json")
 
 
@@ -39,10 +38,10 @@ def manifests_of(profile: Path) -> tuple[Path, ...]:
 
 
 def samples_of(profile: Path) -> tuple[Path, ...]:
-    """Where stacks of the run that made this file would be, as we sample them, else others: all ranks have one file."""
+    """Where stacks of the run that made this file would be, ours before those of perf: all ranks have one file."""
     return tuple(
         manifest.with_name(manifest.name.removesuffix(MANIFEST) + ending)
-        for ending in (SAMPLES, PERF, PY_SPY)
+        for ending in (SAMPLES, PERF)
         for manifest in manifests_of(profile)
     )
 

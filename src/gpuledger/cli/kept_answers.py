@@ -157,7 +157,6 @@ def _files(parameters: dict[str, Any]) -> Iterator[Path]:
             beside = (
                 *manifests_of(path),
                 *samples_of(path),
-                *(sampled.with_suffix(".start") for sampled in samples_of(path)),  # when py-spy began
                 *(path.with_name(f"{path.name}{ending}") for ending in ("-wal", "-journal")),
             )
             yield from (other for other in beside if other.is_file())

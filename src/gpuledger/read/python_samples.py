@@ -13,14 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import field
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.capture.output_files import PERF, PY_SPY, SAMPLES
+from gpuledger.capture.output_files import SAMPLES
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.messages import Message, say
 from gpuledger.read.request import WantedColumns
@@ -38,8 +37,6 @@ SCHEMA: Final = "gpuledger.samples/2"
 CODE: Final = "python-samples"
 MOST_BYTES: Final = 1 << 30  # unpacked: more is no recording that anybody looks at, and may be made to fill memory
 MOST_PLAIN_BYTES: Final = 1 << 28
-_PYTHON_STARTED: Final = "_bootstrap"  # the outermost frame of a thread that Python started
-_PY_SPY_NS: Final = 10_000_000  # what lasts counts as looked at so often, as py-spy does
 MOST_ROWS: Final = 4_000_000
 LONGEST_LINE: Final = 1 << 20
 DEEPEST: Final = 400
@@ -81,7 +78,8 @@ def with_samples(trace: Trace, files: Sequence[Path], listed: object, asked: Wan
         missing = say("{file}, the sampled Python stacks of this capture, is missing", file=lost or "")
         return trace if lost is None else _noted(trace, Severity.INFO, missing)
     try:
-        read, is_ours = _READS.get(Path(file.stem).suffix + file.suffix, _sections), file.name.endswith(SAMPLES)
+        is_ours = file.name.endswith(SAMPLES)
+        read = _sections if is_ours else _perf
         if names and names.get(file.name, None if is_ours else status_of(file).st_size) != status_of(file).st_size:
             raise _NotUsable(say("the capture's manifest describes another file of that name"))
         sections, damaged = read(file)
@@ -189,69 +187,12 @@ def _by_wall_clock(found: dict[int, _Stacks]) -> list[_Section]:
     return sections
 
 
-@dataclass(slots=True)
-class _OpenFrames:
-    """Where a thread is, the outermost frame first, and since when; nothing of one that is not its process's first."""
-
-    is_other: bool
-    since_ns: int
-    frames: list[str] = field(default_factory=list)
-
-
-def _py_spy_events(file: Path) -> tuple[int, list[Any]]:
-    """When py-spy was started, which a file beside it says, and what it wrote."""
-    began = file.with_suffix(".start")
-    if not is_file(began):
-        raise _NotUsable(say("{file}, which has when it began (`date +%s.%N`), is missing", file=began.name))
-    try:
-        with open_file(began) as text:
-            start_ns = int(Decimal(text.read(40).decode("ascii").strip()) * 10**9)
-        events = json.loads(b"".join(_plain_lines(file)))
-    except (ValueError, ArithmeticError, RecursionError) as error:
-        raise _NotUsable(say("it cannot be read: {error}", error=str(error)[:100])) from error
-    if not isinstance(events, list):
-        raise _NotUsable(say("it has no times: record it with `py-spy record --format chrometrace`"))
-    return start_ns, events
-
-
-def _py_spy(file: Path) -> tuple[list[_Section], int]:
-    """What `py-spy record --format chrometrace` wrote of the first thread of each process."""
-    start_ns, events = _py_spy_events(file)
-    found, damaged, threads = dict[int, _Stacks](), 0, dict[tuple[int, int], _OpenFrames]()
-    for event in events:
-        try:
-            kind, pid, time_ns = event["ph"], int(event["pid"]), start_ns + int(event["ts"]) * 1000
-            if kind not in ("B", "E"):
-                continue
-            is_other = event["name"] == _PYTHON_STARTED or pid in found
-            thread = threads.setdefault((pid, event["tid"]), _OpenFrames(is_other, time_ns))
-            if thread.is_other:
-                continue  # the first thread alone is known by the system's number, which is that of its process
-            stacks = found.setdefault(pid, _Stacks(_Section(pid, "")))
-            if (time_ns - thread.since_ns) // _PY_SPY_NS > MOST_ROWS and thread.frames:
-                raise _NotUsable(say("it has more than {count} samples", count=f"{MOST_ROWS:,}"))
-            for instant in range(thread.since_ns, time_ns, _PY_SPY_NS) if thread.frames else ():
-                stacks.look(instant, pid, thread.frames[::-1])
-            thread.since_ns = time_ns
-            if kind == "B":
-                place = event["args"]
-                thread.frames.append(python_frame(str(event["name"]), str(place["filename"]), int(place["line"])))
-            elif thread.frames:
-                thread.frames.pop()
-        except (KeyError, TypeError, ValueError, OverflowError):
-            damaged += 1
-    return _by_wall_clock(found), damaged
-
-
 def _plain_lines(file: Path) -> list[bytes]:
     with open_file(file) as text:
         given = text.read(MOST_PLAIN_BYTES + 1)
     if len(given) > MOST_PLAIN_BYTES:
         raise _NotUsable(say("it is no recording of samples: its lines are too long, or too many"))
     return given.split(b"\n")
-
-
-_READS: Final = {PERF: _perf, PY_SPY: _py_spy}
 
 
 def _take(section: _Section, kind: bytes, rest: bytes) -> bool:
