@@ -58,7 +58,7 @@ def as_parquet(path: Path, folder: Path) -> None:
 
 def stacks(function: str) -> bytes:
     """Samples of a process that the trace has, as `capture` writes them."""
-    lines = ['H {"schema": "gpuledger.samples/1", "pid": 1, "host": ""}', f'F [88, 80, "{function}", "/srv/data.py"]']
+    lines = ['H {"schema": "gpuledger.samples/2", "pid": 1, "host": ""}', f'F [88, 80, "{function}", "/srv/data.py"]']
     return gzip.compress("\n".join(lines).encode())
 
 

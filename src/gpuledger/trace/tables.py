@@ -205,7 +205,7 @@ SCHEMAS: Final[Mapping[Table, Schema]] = {
         ColumnSchema("name", Kind.TEXT, "what the profiler was doing"),
     ),
     Table.SAMPLES: _schema(
-        say("one sample of what a thread was running; of our own, from when it was due to when it was taken"),
+        say("one sample of what a thread was running"),
         _PID,
         _TID,
         _STACK,
