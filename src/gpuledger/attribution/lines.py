@@ -1,8 +1,9 @@
 """The line of code that holds time: stretches of threads in, `file:line in function` out, and what it calls.
 
 From samples of Python's stacks, each for the period between two looks. From torch's Python functions, which know when
-each was called, but not from where: of those the line is where the function begins. The user's own frames come first: the place is the innermost of them that still holds half
-of what its caller holds; `into` is what it calls of a library, `caller` where it was called.
+each was called, but not from where: of those the line is where the function begins. The user's own frames come first:
+the place is the innermost of them that still holds half of what its caller holds; `into` is what it calls of a library,
+`caller` where it was called.
 """
 
 from __future__ import annotations
