@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -10,15 +14,21 @@ import pytest
 from gpuledger import build_report, open_trace
 from gpuledger.catalog.kernel_names import parse, without_ids, without_tile
 from gpuledger.errors import NothingRecorded
+from gpuledger.findings.rules import MOST_GPUS
 from gpuledger.jobs.run import fleet
 from gpuledger.ledger import host
 from gpuledger.ledger.activity import of_layers
 from gpuledger.read import archive
 from gpuledger.read.stream import members
+from gpuledger.replay import scenario
+from gpuledger.replay.build import dependency_graph
 from gpuledger.selection import Selection
-from support.command import gpuledger
+from support.command import ROOT, gpuledger
 from torture.bombs import BOMBS
 from torture.growth import cpu_s, exponent, grown, peak_bytes
+
+sys.path.append(str(ROOT / "benchmarks"))
+gen_gpus: Any = importlib.import_module("gen_gpus")
 
 NAMED = {bomb.name: bomb for bomb in BOMBS}
 
@@ -102,3 +112,59 @@ def test_reading_takes_time_by_the_rows(tmp_path: Path, name: str) -> None:
     """Each domain, each label and each five hundred names went over all rows."""
     open_trace(NAMED[name].put(tmp_path, 10))
     assert grown(NAMED[name], tmp_path, 2_000, 8, lambda path: cpu_s(lambda: open_trace(path))) < 1.6
+
+
+def python_calls(action: Callable[[], object]) -> int:
+    """How many functions of the package are called, which does not depend on the machine."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call" and "gpuledger" in frame.f_code.co_filename
+
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("layout", "verb", "more"),
+    [
+        ("threads", "report", ("--format=json",)),
+        ("processes", "report", ()),
+        ("one", "gaps", ()),
+        ("processes", "phases", ()),
+        ("threads", "critical", ()),
+        ("threads", "ops", ()),
+    ],
+)
+def test_work_grows_with_the_gpus(tmp_path: Path, layout: str, verb: str, more: tuple[str, ...]) -> None:
+    """Each GPU had the graph of all built for it: four times the GPUs took 9 x the time, and 20 x the memory."""
+    calls = []
+    for gpus in (10, 10, 40):  # the first loads what is loaded but once
+        path = gen_gpus.write(tmp_path / f"{gpus}.sqlite", gpus, layout, kernels=15)
+        calls.append(python_calls(lambda path=path: gpuledger(verb, path, "--no-cache", *more)))  # type: ignore[misc]
+    assert calls[2] < 4.4 * calls[1]
+
+
+def test_one_graph_is_built_for_all_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        built.append(arguments)
+        return dependency_graph(*arguments, **options)
+
+    monkeypatch.setattr(scenario, "dependency_graph", counted)
+    reported(gen_gpus.write(tmp_path / "gpus.sqlite", 6, "threads"))
+    assert len(built) == 1
+
+
+def test_a_report_says_how_many_gpus_it_did_not_look_at(tmp_path: Path) -> None:
+    path = gen_gpus.write(tmp_path / "gpus.json", MOST_GPUS + 2, "threads", kernels=9)
+    said = gpuledger("report", path, "--no-cache").stdout
+    assert f"findings and pages are of {MOST_GPUS} of {MOST_GPUS + 2} GPUs" in " ".join(said.split())
+    few = gen_gpus.write(tmp_path / "few.json", MOST_GPUS, "threads", kernels=9)
+    assert "findings and pages" not in gpuledger("report", few, "--no-cache").stdout

@@ -127,7 +127,9 @@ def contents(trace: Trace) -> Contents:
 
 
 def _gpu_use(trace: Trace, index: int, gpu: Gpu) -> GpuUse:
-    here = {table: trace[table].where(trace[table]["gpu"] == index) for table in ON_GPU}
+    here = {
+        table: trace[table].only("pid", "context", "stream").where(trace[table]["gpu"] == index) for table in ON_GPU
+    }
     streams = {key for rows in here.values() for key in _distinct(rows["pid"], rows["context"], rows["stream"])}
     return GpuUse(
         index,

@@ -17,7 +17,7 @@ from gpuledger.catalog.kernel_names import without_ids
 from gpuledger.ledger.activity import State, short_function_name
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import Cause, Trigger
-from gpuledger.ledger.ranges import innermost, spans_of_time
+from gpuledger.ledger.ranges import innermost
 from gpuledger.records import dataclass
 from gpuledger.replay.critical_path import FREE_NS, CriticalPath, PathPart, critical_path, slack
 from gpuledger.replay.edits import with_durations
@@ -179,14 +179,15 @@ def _calls(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[CallOnPat
 
 
 def _ranges(trace: Trace, model: Scenario, path: CriticalPath) -> tuple[RangeOnPath, ...]:
-    ranges = spans_of_time(trace)
+    host, ranges = model.part.host, model.part.host.ranges
     if not len(ranges):
         return ()
     launched = np.append(model.graph.operations.call, -1)[path.operation]
     call = np.where(path.call >= 0, path.call, launched)
     segments = np.flatnonzero(call >= 0)
     first, number = group(call[segments])
-    inner = innermost(ranges, model.part.host.calls.at(model.graph.call_row[call[segments[first]]]))
+    calls = host.calls.at(model.graph.call_row[call[segments[first]]])
+    inner = innermost(ranges, calls, nesting=host.nesting)
     around = np.append(ranges.codes("name"), NO_TEXT)[inner].astype(np.int64)[number]
     in_range = around != NO_TEXT
     segments, around = segments[in_range], around[in_range]

@@ -465,6 +465,8 @@ def phase_waits(
     work = work_phases(trace, device, asked)
     wait, transfer, matched = (np.zeros(len(own), np.int64) for _ in range(3))
     for member in known.members:
+        if known.job.ranks[member].gpu not in (None, device.gpu):
+            continue
         for lane in known.job.lanes:
             if member not in lane.members:
                 continue

@@ -20,7 +20,7 @@ from gpuledger.catalog.calls import CallKind
 from gpuledger.findings.finding import OCCUPATIONS
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger, Trigger
-from gpuledger.ledger.host import DISPATCH_NS
+from gpuledger.ledger.host import DISPATCH_NS, Host
 from gpuledger.replay.edits import (
     Edit,
     handed_over_sooner,
@@ -64,6 +64,21 @@ OtherWay = Callable[[SteadyKernels], Shortened]
 """Says which steady kernels would be shorter or gone if their work were done another way."""
 
 
+def _code_by_cause(graph: DependencyGraph, host: Host) -> Mapping[Cause, Ints]:
+    """The host's own code before each call, by cause."""
+    recorded, calls = graph.recorded, graph.calls
+    causes: dict[Cause, Ints] = {}
+    first_ns = int(recorded.call_begin.min(initial=np.iinfo(np.int64).max))
+    for number, mine in RowsByKey.of(calls.thread):
+        begin = recorded.call_begin[mine]
+        ended = np.append(begin[:1], recorded.call_end[mine][:-1])
+        if begin[0] == first_ns and graph.opens_ns is not None:
+            ended[0] = min(graph.opens_ns, first_ns)
+        for cause, amount in host.thread(number).split(ended, begin).items():
+            causes.setdefault(cause, np.zeros(len(calls), np.int64))[mine] = amount
+    return causes
+
+
 class Fixes:
     """The edits of one device's findings."""
 
@@ -91,20 +106,9 @@ class Fixes:
     def _of_threads(self) -> RowsByKey:
         return RowsByKey.of(self.graph.calls.thread)
 
-    @cached_property
+    @property
     def code_by_cause(self) -> Mapping[Cause, Ints]:
-        """The host's own code before each call, by cause."""
-        recorded, calls, host = self.graph.recorded, self.graph.calls, self.host
-        causes: dict[Cause, Ints] = {}
-        first_ns = int(recorded.call_begin.min(initial=np.iinfo(np.int64).max))
-        for number, mine in self._of_threads:
-            begin = recorded.call_begin[mine]
-            ended = np.append(begin[:1], recorded.call_end[mine][:-1])
-            if begin[0] == first_ns and self.graph.opens_ns is not None:
-                ended[0] = min(self.graph.opens_ns, first_ns)
-            for cause, amount in host.thread(number).split(ended, begin).items():
-                causes.setdefault(cause, np.zeros(len(calls), np.int64))[mine] = amount
-        return causes
+        return self.host.once(_code_by_cause, self.graph, self.host)
 
     def code_ns(self, *causes: Cause) -> Ints:
         nothing = np.zeros(len(self.graph.calls), np.int64)

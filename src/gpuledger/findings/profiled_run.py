@@ -15,17 +15,19 @@ from gpuledger.attribution.lost_time import longest
 from gpuledger.findings.capture import GRAPH_CAPTURE
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rule import OneGpu
-from gpuledger.findings.rules import RULE_OF, findings, findings_of, subjects_of
+from gpuledger.findings.rules import MOST_GPUS, RULE_OF, asked_about, findings, findings_of, subjects_of
 from gpuledger.ledger.books import Line, LineKind, with_triggers
 from gpuledger.ledger.causes import Cause, by_trigger
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.levels import AT_START
+from gpuledger.messages import say
 from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, FINDINGS, NOBODY, TellStage
-from gpuledger.trace.model import Note, NotMeasured, Trace
+from gpuledger.trace.model import Note, NotMeasured, Severity, Trace
 from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import EVENTS, Table
+from gpuledger.units import count_text
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.step_kernels import MatchedTimeline
@@ -82,6 +84,24 @@ class ProfiledRun:
     @property
     def zero_ns(self) -> int:
         return self.devices[0].zero_ns
+
+    @property
+    def asked(self) -> tuple[Device, ...]:
+        """The GPUs that findings are of; of very many, a page shows these."""
+        return tuple(subject.device for subject in asked_about(self.subjects.values()))
+
+    @property
+    def health(self) -> tuple[Note, ...]:
+        """What was lost on reading, and that not all GPUs were looked at."""
+        notes, gpus = (*self.trace.health, *self.kernel_health), len(self.subjects)
+        if gpus <= MOST_GPUS:
+            return notes
+        left_out = say(
+            "findings and pages are of {count} of {gpus} GPUs, the least and the most busy; `--device=N` shows another",
+            count=count_text(len(self.asked)),
+            gpus=count_text(gpus),
+        )
+        return (*notes, Note(Severity.LOSS, "gpus-left-out", left_out, gpus - len(self.asked)))
 
     @property
     def damage(self) -> Finding | None:

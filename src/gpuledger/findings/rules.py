@@ -236,6 +236,9 @@ EDIT_OF: Final[Mapping[str, Callable[[Fixes], Edit]]] = {
 """What stands for acting on a code. Others are about the capture, say when and not why, or edit what they found."""
 
 SELDOM: Final = 0.2  # a finding of which the usual steps lose less than this share is about what few steps do
+MOST_GPUS: Final = 64
+"""Of a profile of more GPUs, rules are asked about so many: each answer is a replay of all GPUs."""
+
 ESTIMATED: Final = 0.25  # savings by what other kernels would take are off by as much
 
 
@@ -277,7 +280,7 @@ def findings_of(trace: Trace, subjects: Mapping[int, OneGpu]) -> tuple[Finding, 
     if any(finding.code == capture.GRAPH_CAPTURE.code for finding in first):
         return (*first, *(finding for finding in last if finding.code != capture.GRAPH_CAPTURE.code))
     best: dict[str, Finding] = {}
-    for subject in _working(subjects.values()):
+    for subject in asked_about(subjects.values()):
         device = subject.device
         about_gaps, others = side_by_side(  # the first go through all gaps, the others through all kernels
             len(device.work),
@@ -298,6 +301,16 @@ def _working(subjects: Collection[OneGpu]) -> Collection[OneGpu]:
     """The GPUs that compute or communicate: nobody waits for one that is only copied to while others work."""
     working = [each for each in subjects if each.device.compute_ns or len(each.device.ledger.busy.comm)]
     return working or subjects
+
+
+def asked_about(subjects: Collection[OneGpu]) -> Collection[OneGpu]:
+    """Those of the working ones that work the least, and the most: others may wait for these."""
+    working = _working(subjects)
+    if len(working) <= MOST_GPUS:
+        return working
+    ordered = sorted(working, key=lambda subject: (subject.device.device_floor_ns, -subject.device.gpu))
+    asked = (*ordered[: MOST_GPUS // 2], *ordered[-(MOST_GPUS // 2) :])
+    return sorted(asked, key=lambda subject: subject.device.gpu)
 
 
 def _of_rules(subject: OneGpu, rules: Sequence[Rule[OneGpu]]) -> list[Finding]:

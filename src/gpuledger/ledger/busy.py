@@ -41,6 +41,10 @@ def default_window(host: Host, work: Activities) -> Span | NotMeasured:
 
     Where that call lies in a range that is called a step, the window begins where the innermost such range opens.
     """
+    return host.once(_default_window, host, work)
+
+
+def _default_window(host: Host, work: Activities) -> Span | NotMeasured:
     if not len(work):
         return NotMeasured("no GPU work was recorded")
     call = work.launch[work.start_ns == work.start_ns[0]]

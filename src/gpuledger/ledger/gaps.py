@@ -272,14 +272,10 @@ class _Booking:
 
     def _launched_before_capture(self) -> NDArray[np.bool_]:
         """The activity's id is lower than any that its process recorded a call for."""
-        calls = self.host.calls
         pid, correlation = (_at_or_none(column, self.after) for column in (self.work.pid, self.work.correlation))
-        limit = np.full(len(pid), -1)
-        wanted = RowsByKey.of(pid)
-        for process, rows in RowsByKey.of(calls["pid"]):
-            ids = take(calls.stored("correlation"), rows)
-            if ids.max(initial=-1) >= 0:
-                limit[wanted.rows(process)] = ids[ids >= 0].min() if ids.min() < 0 else ids.min()
+        lowest, limit = self.host.once(_lowest_ids, self.host.calls), np.full(len(pid), -1)
+        for process, rows in RowsByKey.of(pid):
+            limit[rows] = lowest.get(process, -1)
         return (correlation >= 0) & (correlation < limit)
 
     def _inside_graph(self) -> NDArray[np.bool_]:
@@ -475,6 +471,16 @@ class _Booking:
             inside = (returned >= self.start[rows]) | (behind[rows] & (since <= LAUNCHES_TO_GET_AHEAD))
             drainer[rows[inside]] = waits[last[inside]]
         return drainer
+
+
+def _lowest_ids(calls: Rows) -> dict[int, int]:
+    """The lowest correlation id of each process's calls, where they have any."""
+    lowest = dict[int, int]()
+    for process, rows in RowsByKey.of(calls["pid"]):
+        ids = take(calls.stored("correlation"), rows)
+        if ids.max(initial=-1) >= 0:
+            lowest[process] = int(ids[ids >= 0].min() if ids.min() < 0 else ids.min())
+    return lowest
 
 
 def _at_or_none(column: Ints, activity: Positions) -> Ints:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial, reduce
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +91,8 @@ _CALL_CAUSES: Final = tuple(Cause[kind.name] for kind in CALL_KINDS)
 
 _OwnCalls = tuple[Ints, Ints, NDArray[np.int8]]
 
+Figure = TypeVar("Figure")
+
 _OF_LIBRARIES: Final = ("cuLibrary", "cuKernel")
 """How calls begin that load code for the runtime, where it launches, or for whoever compiled it and launches it."""
 
@@ -162,6 +164,14 @@ class Host:
         """The threads that make CUDA calls, by `thread()`'s number, and for each call the position of its own."""
         self._threads: Final[dict[int, HostThread]] = {}
         self._launch_times: Final[dict[int, Ints]] = {}
+        self._kept: Final[dict[Callable[..., Any], Any]] = {}
+
+    def once(self, figure: Callable[..., Figure], *arguments: object) -> Figure:
+        """What does not depend on the GPU that asks, found once for all of them."""
+        if figure not in self._kept:
+            self._kept[figure] = figure(*arguments)
+        found: Figure = self._kept[figure]
+        return found
 
     def are(self, kind: CallKind) -> NDArray[np.bool_]:
         """Which calls are of this kind."""

@@ -40,7 +40,7 @@ from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import Message, say
 from gpuledger.records import dataclass
 from gpuledger.trace import sweep
-from gpuledger.trace.keys import Positions, distinct, equal, group, is_among, occurrences
+from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, group, is_among, occurrences
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, furthest
 from gpuledger.trace.statistics import median, nearest_percentiles
@@ -307,6 +307,31 @@ class LevelMembers:
         return int(self.length_ns.sum())
 
 
+def _kinds_by_process(trace: Trace) -> dict[int, list[tuple[str, LevelSource, Rows]]]:
+    """The kinds of range of each process, from the outside in, at each depth those first that are open the longest."""
+    ranges, strings = spans_of_time(trace).only("start_ns", "end_ns", "pid", "depth", "name", "domain"), trace.strings
+    in_domain = strings.each(ranges.codes("domain"), lambda domain: domain.lower() in LIBRARIES, np.bool_)
+    every = strings.rewritten(ranges.codes("name"), without_ids)
+    ranges = ranges.where(~(in_domain | every.strings.each(every.codes, is_dalis, np.bool_)))
+    return {process: _kinds(ranges.at(own), strings) for process, own in RowsByKey.of(ranges["pid"])}
+
+
+def _kinds(ranges: Rows, strings: Strings) -> list[tuple[str, LevelSource, Rows]]:
+    kinds = []
+    for depth in range(min(int(ranges["depth"].max(initial=-1)), _DEEPEST) + 1):
+        there = ranges.where(ranges["depth"] == depth)
+        bare = strings.rewritten(there.codes("name"), without_ids)
+        names, kind = bare.strings.kinds(bare.codes, without_numbers)
+        open_ns = np.bincount(kind, weights=there.duration_ns, minlength=len(names))
+        for number in np.argsort(-open_ns, kind="stable")[:_MOST_KINDS].tolist():
+            instances = np.flatnonzero(kind == number)
+            example = strings.text(int(there.codes("name")[instances[0]])) or ""
+            source = _source_of(example)
+            if source is not LevelSource.RANGE or (len(instances) > 1 and not is_operator_name(example)):
+                kinds.append((names[number], source, there.at(instances)))
+    return kinds
+
+
 class LevelFinder:
     """The levels of one GPU over the whole profile: the step, found with as little as it takes, and all of them."""
 
@@ -493,29 +518,10 @@ class LevelFinder:
         own = equal(work.pid, main_process(work)) & (work.launch >= 0)
         return int(self._recorded_ns[own].sum()) if own.any() else int(self._recorded_ns.sum())
 
-    @cached_property
+    @property
     def _kinds(self) -> list[tuple[str, LevelSource, Rows]]:
-        """The kinds of range, from the outside in, at each depth those first that are open the longest."""
-        ranges = spans_of_time(self._trace).only("start_ns", "end_ns", "pid", "depth", "name", "domain")
-        if not len(ranges) or not len(self._work):
-            return []
-        strings, kinds = self._trace.strings, []
-        in_domain = strings.each(ranges.codes("domain"), lambda domain: domain.lower() in LIBRARIES, np.bool_)
-        every = strings.rewritten(ranges.codes("name"), without_ids)
-        is_librarys = in_domain | every.strings.each(every.codes, is_dalis, np.bool_)
-        ranges = ranges.where(equal(ranges["pid"], main_process(self._work)) & ~is_librarys)
-        for depth in range(min(int(ranges["depth"].max(initial=-1)), _DEEPEST) + 1):
-            there = ranges.where(ranges["depth"] == depth)
-            bare = strings.rewritten(there.codes("name"), without_ids)
-            names, kind = bare.strings.kinds(bare.codes, without_numbers)
-            open_ns = np.bincount(kind, weights=there.duration_ns, minlength=len(names))
-            for number in np.argsort(-open_ns, kind="stable")[:_MOST_KINDS].tolist():
-                instances = np.flatnonzero(kind == number)
-                example = strings.text(int(there.codes("name")[instances[0]])) or ""
-                source = _source_of(example)
-                if source is not LevelSource.RANGE or (len(instances) > 1 and not is_operator_name(example)):
-                    kinds.append((names[number], source, there.at(instances)))
-        return kinds
+        kinds = self._host.once(_kinds_by_process, self._trace) if len(self._work) else {}
+        return kinds.get(main_process(self._work), []) if kinds else []
 
     def _of_ranges(self, *wanted: LevelSource) -> Iterator[LevelMembers]:
         """The levels of ranges of some sort, or of any, from the outside in."""

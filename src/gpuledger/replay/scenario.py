@@ -187,25 +187,22 @@ class Scenario:
 
 def scenario(trace: Trace, device: Device, *, sampled: bool = False) -> Scenario:
     """For one device of a trace; `sampled`: of a long run of like steps only as many as are needed."""
-    part = excerpt(trace, device) if sampled else whole(device)
-    graph = dependency_graph(trace, part.host, part.work)
-    return Scenario(trace, device, part, _opened(graph, device) if part.rows is None else graph)
+    return _of_part(trace, device, excerpt(trace, device) if sampled else whole(device))
 
 
 def scenarios(trace: Trace, devices: Sequence[Device], *, enough: int | None = None) -> tuple[Scenario, ...]:
     """For all devices of a trace, with one graph of all; with `enough`, of a long run of steps so many operations."""
     parts = [whole(device) if enough is None else excerpt(trace, device, enough=enough) for device in devices]
-    graph: DependencyGraph | None = None
-    models = list[Scenario]()
-    for device, part in zip(devices, parts, strict=True):
-        if part.rows is not None:
-            models.append(Scenario(trace, device, part, dependency_graph(trace, part.host, part.work)))
-            continue
-        graph = graph or _opened(dependency_graph(trace, device.host, device.work), device)
-        models.append(Scenario(trace, device, part, graph))
-    return tuple(models)
+    return tuple(_of_part(trace, device, part) for device, part in zip(devices, parts, strict=True))
 
 
-def _opened(graph: DependencyGraph, device: Device) -> DependencyGraph:
+def _of_part(trace: Trace, device: Device, part: Excerpt) -> Scenario:
+    """The graph of a whole trace is that of all its devices."""
+    if part.rows is not None:
+        return Scenario(trace, device, part, dependency_graph(trace, part.host, part.work))
+    return Scenario(trace, device, part, device.host.once(_whole_graph, trace, device))
+
+
+def _whole_graph(trace: Trace, device: Device) -> DependencyGraph:
     """The graph of a whole trace, with where its window begins: with a step that opens before it calls anything."""
-    return replace(graph, opens_ns=device.zero_ns)
+    return replace(dependency_graph(trace, device.host, device.work), opens_ns=device.zero_ns)

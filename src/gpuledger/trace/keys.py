@@ -6,7 +6,6 @@ A column whose rows are all the same is one value, broadcast (`same`), so that a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -245,12 +244,16 @@ def search(
         inside = sweep.search(minor, wanted_minor, side)
         return np.where(wanted_major == major[0], inside, np.where(wanted_major < major[0], 0, count))
     edges = np.append(0, np.flatnonzero(major[1:] != major[:-1]) + 1) if count else np.empty(0, np.intp)
-    if count and len(edges) <= _FEW_MAJORS:  # one after the other: nothing is sorted
-        bounds, majors = [*edges.tolist(), count], major[edges]
+    majors = major[edges]
+    asked = majors if len(majors) <= _FEW_MAJORS else distinct(wanted_major)  # one thread's of many, for one
+    if count and len(asked) <= _FEW_MAJORS:  # one after the other: nothing is sorted
+        bounds = [*edges.tolist(), count]
         position: Positions = np.array(bounds)[np.searchsorted(majors, wanted_major)]
-        for key, (first, last) in zip(majors.tolist(), pairwise(bounds), strict=True):
-            here = np.flatnonzero(wanted_major == key)
-            position[here] = first + sweep.search(minor[first:last], wanted_minor[here], side)
+        for key in asked.tolist():
+            place = int(np.searchsorted(majors, key))
+            if place < len(majors) and majors[place] == key:
+                here, first = np.flatnonzero(wanted_major == key), bounds[place]
+                position[here] = first + sweep.search(minor[first : bounds[place + 1]], wanted_minor[here], side)
         return position
     rank = np.concatenate((np.ones(count, np.int8), np.full(len(wanted_major), 0 if side == "left" else 2, np.int8)))
     order = np.lexsort((rank, np.concatenate((minor, wanted_minor)), np.concatenate((major, wanted_major))))

@@ -22,8 +22,9 @@ from gpuledger.attribution.ranges import Nest, levels
 from gpuledger.catalog.kernel_names import emitted_operator
 from gpuledger.catalog.kernel_types import torch_type
 from gpuledger.catalog.range_names import PROFILER_STEP
-from gpuledger.ledger.activity import GRAPH_FAMILY, State
+from gpuledger.ledger.activity import GRAPH_FAMILY, Activities, State
 from gpuledger.ledger.device import Device
+from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.messages import say
 from gpuledger.records import dataclass
@@ -160,25 +161,31 @@ def _emitted(trace: Trace) -> tuple[Nest, Nest]:
     return nested(rows, ranges, mine), nested(ranges.at(others), ranges, others)
 
 
-def ops(trace: Trace, device: Device) -> Ops:
-    """The operators of the steady stretch and their work on one GPU."""
+def _around_launches(trace: Trace, work: Activities, host: Host) -> tuple[Nest, Nest, bool, NDArray[np.int32]]:
+    """The operators, the annotations, whether operators were recorded, and the innermost of both around each launch."""
     operators, annotations = nest(trace, OPERATOR), nest(trace, ANNOTATION)
     is_recorded = len(operators) > 0
     if not is_recorded:
         operators, annotations = _emitted(trace)
-    activities, host = device.work, device.host
-    launching = activities.launch
-    used = leave_out(launching, np.array([-1]))
+    used = leave_out(work.launch, np.array([-1]))
     around = np.full((2, len(host.calls) + 1), -1, np.int32)  # the last column is for work without a call
     around[0, used] = innermost(operators.rows, host.calls, at=used)
     around[1, used] = innermost(annotations.rows, host.calls, at=used)
+    return operators, annotations, is_recorded, around
+
+
+def ops(trace: Trace, device: Device) -> Ops:
+    """The operators of the steady stretch and their work on one GPU."""
+    activities, host = device.work, device.host
+    launching = activities.launch
+    operators, annotations, is_recorded, around = host.once(_around_launches, trace, activities, host)
     steady = activities.on(device.gpu)
     steady = steady[device.begins_steady(activities.start_ns[steady])]
     length, call = activities.end_ns[steady] - activities.start_ns[steady], launching[steady]
     operator = around[0, call]
     if len(operators) and not is_recorded:
         operators = Nest(with_types(operators.rows, operator, activities.name[steady], trace.strings), operators.parent)
-    annotation_path = Paths(annotations).of_row
+    annotation_path = host.once(Paths, annotations).of_row
     annotated = annotation_path[around[1, call]] >= 0
     is_graph = activities.family[steady] == activities.families.index(GRAPH_FAMILY)
     is_kernel = (activities.state[steady] != State.COPY) & ~is_graph

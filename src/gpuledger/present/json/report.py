@@ -301,7 +301,7 @@ def report_json(report: ReportAnswer, memory: SnapshotJson | None = None) -> Rep
         schema="gpuledger.report/1",
         profile=run.name,
         origin=fill(OriginJson, run.trace.origin, gpus=[gpu.name for gpu in run.trace.origin.gpus]),
-        health=health_json((*run.trace.health, *run.kernel_health)),
+        health=health_json(run.health),
         not_measured=[fill(MissingJson, lack) for lack in report.missing],
         zero_ns=run.zero_ns,
         window_ns=run.devices[0].ledger.window_ns,

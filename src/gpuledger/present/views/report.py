@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.profiled_run import ProfiledRun
+from gpuledger.findings.rules import MOST_GPUS
 from gpuledger.present.document import Block, Conclusion, Document, Findings, Group, Opening, Page, Paragraph, Remarks
 from gpuledger.present.finding_words import shown_finding
 from gpuledger.present.terms import made_line
@@ -27,6 +28,7 @@ from gpuledger.present.views.report_parts import (
     use_blocks_of,
     verdict,
 )
+from gpuledger.records import replace
 
 if TYPE_CHECKING:
     from gpuledger.present.json.report import ReportJson
@@ -68,6 +70,8 @@ def _json(report: ReportAnswer, memory: SnapshotAnswer | None) -> ReportJson:
 def _page(report: ReportAnswer, memory: SnapshotAnswer | None) -> Page:
     from gpuledger.present.views.page.report_page import report_page
 
+    if len(report.run.devices) > MOST_GPUS:  # `health` says so
+        report = ReportAnswer(replace(report.run, devices=report.run.asked))
     report.go_through()
     return report_page(report, memory)
 

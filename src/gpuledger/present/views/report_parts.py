@@ -364,7 +364,7 @@ def closing(report: ReportAnswer) -> list[Message]:
             time=time_text(most_ns),
         )
         lines.append(say("Note: {sentence}.", sentence=skewed))
-    notes = (*run.trace.health, *run.kernel_health)
+    notes = run.health
     losses = [note.sentence for note in notes if note.severity is Severity.LOSS and note not in run.trace.damage]
     lines += [say("Note: {sentence}.", sentence=sentence) for sentence in (*losses, *always_shown(notes))]
     return [*lines, *next_command(run)]

@@ -183,7 +183,7 @@ def _communicates(work: WorkOverlap) -> bool:
 
 def _health_section(report: ReportAnswer) -> doc.Section:
     """What the numbers rest on: the tools, what is missing, what was lost, and how to make the page again."""
-    notes = (*report.run.trace.health, *report.run.kernel_health)
+    notes = report.run.health
     missing = tuple((lacking.what, lacking.reason, lacking.means) for lacking in report.missing)
     lacks = doc.SheetBlock(
         Sheet("missing", "Missing", _MISSING, missing), caption=say("Not in this profile"), anchor="missing"
