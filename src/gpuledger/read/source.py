@@ -113,11 +113,12 @@ def look_at(path: Path) -> Source:
         if not stat.S_ISREG(there.st_mode):
             raise UnreadableProfile(f"{name}: not a regular file", hint="save the profile to a file first")
         with open_file(path) as file:
-            if not (head := file.read(HEAD_BYTES)):
+            size = os.fstat(file.fileno()).st_size  # 0 of files of /proc, whatever they hold
+            if not (head := file.read(HEAD_BYTES)) or not size:
                 raise UnreadableProfile(
                     f"{name}: the file is empty", hint="the export or the copy did not finish; repeat it"
                 )
-            return Source(path, os.fstat(file.fileno()).st_size, head, identity=identity(file))
+            return Source(path, size, head, identity=identity(file))
     except FileNotFoundError:
         raise UnreadableProfile(f"{name}: no such file", hint=_nearest(path)) from None
     except PermissionError:

@@ -104,7 +104,7 @@ class EventStream:
 
     def notes(self) -> list[Note]:
         return [
-            *{note.code: note for note in (*self._stream.end_notes, *map(cut_off, self._broken_off))}.values(),
+            *{note.code: note for note in (*self._stream.end_notes, *map(cut_off, self._broken_off[::-1]))}.values(),
             *counted("json-trailing", self._trailing_bytes),
             *counted("keys-repeated", len(self._repeated), keys=", ".join(key[:60] for key in self._repeated[:4])),
             *counted("events-unreadable", self._lost),
