@@ -52,7 +52,7 @@ _TAGGED: Final = regex(r"(?<![\w./-])(?:[A-Za-z][A-Za-z0-9]{1,11}[_.-]){1,3}(?P<
 """A service's tag and what it drew, as all of them write their keys."""
 _DIGEST: Final = regex(
     r"(?:^|[^a-z])(?:commit|rev|revision|sha\d*|md5|digest|hash|checksum|sum|ref|refs|tree|tag|id|ids|uuid|guid|version|build"
-    r"|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|log|bisect|good|bad)\W{1,4}$",
+    r"|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|log|bisect|good|bad|match|etag)\W{1,4}$",
     re.IGNORECASE,
 )
 """What stands before a text that is drawn at random, or looks so, and is no secret."""

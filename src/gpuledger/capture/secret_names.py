@@ -27,12 +27,14 @@ _TWO_WORDS: Final = frozenset(("api key", "api token", "access token", "access k
 """What may be said before whose it is: API_KEY_OPENAI."""
 _CODES: Final = word_set("recovery backup verification pass pin mfa otp access auth security unlock activation reset")
 _WEAK: Final = regex(r"\w*?(key|token|pass|auth)s?|sig(?:nature)?s?")
-_ADDED: Final = regex(r"\d+|v|value|val|string|str|text|hex|b64|base64|prod|dev|staging|ci|read|write|ro|rw|header|old|new|prev|current|main|backup|test")
+_ADDED: Final = regex(
+    r"\d+|v|value|val|string|str|text|hex|b64|base64|prod|dev|staging|ci|read|write|ro|rw|header|old|new|prev|current|main|backup|test"
+)
 """What may follow: OPENAI_API_KEY_2, HF_TOKEN_READ, CI_JOB_JWT_V2."""
 _ABOUT: Final = word_set(
     "file files path paths dir folder name names env var vars variable id ids type types mode method length len size"
     " policy format url uri endpoint provider manager store backend prompt required enabled chars rotation ttl expiry"
-    " timeout stdin ref refs version arn selector field column source stretch algorithm alg class count limit jar"
+    " timeout stdin ref refs version arn selector field column source stretch algorithm alg class count limit jar command cmd"
 )
 """The last word of what is about a secret, and none itself."""
 _SWITCHES: Final = word_set("no disable skip without enable require ask num max min")
@@ -41,10 +43,10 @@ _ENGLISH: Final = word_set(
 )
 _OTHERWISE: Final = {
     "key": "sort primary foreign group partition public cache index dict routing row column col query q lookup map json"
-    " field state metric order by per shard prng rng random dataset data label feature image batch num head object",
+    " field state metric order by per shard prng rng random dataset data label feature image batch num head object project host recv send known",
     "token": "pad padding eos bos unk sep cls mask special stop start begin end eot eom sos first last next per image"
     " audio video think thinking prefix suffix fim tool separator sentinel num max min new extra prompt output input"
-    " decode prefill draft each from total generated bad allowed reasoning completion",
+    " decode prefill draft each from total generated bad allowed reasoning completion initializer placeholder trigger",
     "pass": "single first second third one two three multi forward backward fwd bwd num per last next high low band by"
     " render opt compiler each final",
 }

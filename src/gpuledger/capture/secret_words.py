@@ -17,7 +17,11 @@ def _rows(*rows: tuple[str, str, str]) -> tuple[tuple[frozenset[str], frozenset[
 _OPTIONS: Final = _rows(
     ("mysql mysqldump mysqladmin mysqlimport mariadb mariadb-dump mycli 7z 7za 7zz rar unrar", "-p= -hp=", ""),
     ("sshpass login twine mongosh mongo mongodump mongorestore mongoimport mongoexport mongostat cqlsh", "-p", ""),
-    ("rdesktop crackmapexec nxc netexec evil-winrm conan cypher-shell xmpp sendxmpp poetry rabbitmqadmin yt-dlp youtube-dl ncftpget", "-p", ""),
+    (
+        "rdesktop crackmapexec nxc netexec evil-winrm conan cypher-shell xmpp sendxmpp poetry rabbitmqadmin yt-dlp youtube-dl ncftpget",
+        "-p",
+        "",
+    ),
     ("psexec useradd usermod beeline steghide users impala-shell", "-p", ""),
     ("redis-cli valkey-cli keydb-cli redis-benchmark", "-a --pass", ""),
     ("zip unzip zipcloak ssh-keygen sqlcmd bcp tsql mosquitto_pub mosquitto_sub ipmitool", "-P", ""),
@@ -61,7 +65,19 @@ _SUBCOMMANDS: Final = _rows(
 )
 """Programs; what they are to do with a secret that follows as a word; how many words come before it."""
 _PROGRAMS: Final = frozenset[str]().union(*(programs for programs, _, _ in (*_OPTIONS, *_SUBCOMMANDS)))
-_SETTING: Final = ("set", "config", "setenv", "setx", "put", "SET", "ENV", "ARG", "SetEnv", "proxy_set_header", "modify")
+_SETTING: Final = (
+    "set",
+    "config",
+    "setenv",
+    "setx",
+    "put",
+    "SET",
+    "ENV",
+    "ARG",
+    "SetEnv",
+    "proxy_set_header",
+    "modify",
+)
 """What programs are to do with a name and a value that follow."""
 IN_COMMAND: Final = regex(
     rf"(?<!\w)(?:--?\w|<<<|{'|'.join(map(re.escape, (*_PROGRAMS, *_SETTING)))}|echo|printf)", re.I
@@ -75,9 +91,13 @@ _USER: Final = r"(?!\d+:\d+$|(?P<who>[\w-]+):(?P=who)$)[^\s:@/=]+:(?=[^\s/])"
 _WHO: Final = r"--?[\w-]*(?:login|auth|user|userpwd|creds?|credentials?)"
 _AFTER_USER: Final = regex(rf"--from-literal=[^=]*=|/p(?:ass(?:word)?)?:|{_WHO}={_USER}")
 READS_SECRET: Final = regex(r".*(?:-stdin|-fd|with-token|secret).*|-S|chpasswd|passwd|kinit|cryptsetup|login", re.S)
+_ELSEWHERE: Final = regex(r"(?:file|env|fd):|stdin$")
+_ONE: Final = ("input_pw", "user_pw", "owner_pw", "encrypt_string")
 _DRAWN: Final = regex(r"(?=\D*\d)(?=.*[A-Za-z])[\w+/=.~-]{16,}")
 _INTERPRETER: Final = regex(r"(?:i?python|pypy|node|ruby|perl|julia|php|deno)[\d.]*")
-_SHELL: Final = regex(r"(?:ba|da|z|k|a|fi|c|tc)?sh|su|pwsh|powershell|cmd|ssh|eval|s(?:run|batch)|flock|script|tmux|screen|watch|hyperfine|pdsh|clush|parallel(?:-ssh)?|wsl|time")
+_SHELL: Final = regex(
+    r"(?:ba|da|z|k|a|fi|c|tc)?sh|su|pwsh|powershell|cmd|ssh|eval|s(?:run|batch)|flock|script|tmux|screen|watch|hyperfine|pdsh|clush|parallel(?:-ssh)?|wsl|time"
+)
 _REMOTE: Final = frozenset(("ssh", "tmux", "watch", "hyperfine", "pdsh", "clush", "screen", "parallel-ssh"))
 _TEXT: Final = regex(r"-[a-z]*c|-e|-r|/c|--(?:eval|wrap|command|cmd)")
 """What comes before a text for a shell, or code."""
@@ -86,6 +106,7 @@ _TEXT: Final = regex(r"-[a-z]*c|-e|-r|/c|--(?:eval|wrap|command|cmd)")
 def roles(words: Sequence[str]) -> Iterator[tuple[int | None, str]]:
     """For each word, from which letter on what stands before it makes it a secret; and its language."""
     before, language, verb, left, many = "", "", False, -1, False
+    verb_of = ""
     programs = set[str]()
     for word in words:
         is_option, is_flag = word[:1] == "-", before[:1] == "-" and "=" not in before or _DOTTED.fullmatch(before)
@@ -99,8 +120,10 @@ def roles(words: Sequence[str]) -> Iterator[tuple[int | None, str]]:
             begin = 0
         if left >= 0 and not is_option:
             whole = WHOLE.fullmatch(word) if left == 0 else None
-            begin = begin if left or begin is not None else whole.start("value") if whole else 0
-            left = max(left - 1, 0)
+            if left == 0 and begin is None:
+                begin = whole.start("value") if whole else None if "set" in verb_of and is_flag else 0
+                left = -1 if verb_of in _ONE else 0
+            left -= left > 0
         if begin is None and many and not is_option and _DRAWN.fullmatch(word):
             begin = 0
         many = begin == 0 and (many or (before[:1] == "-" and before[-1:] in "sS"))
@@ -111,7 +134,8 @@ def roles(words: Sequence[str]) -> Iterator[tuple[int | None, str]]:
         if name in _PROGRAMS or name in _REMOTE:
             programs.add(name)
         for owners, verbs, skipped in _SUBCOMMANDS if programs else ():
-            left = int(skipped) if word.lower().partition(".")[0] in verbs and not owners.isdisjoint(programs) else left
+            if word.lower().partition(".")[0] in verbs and not owners.isdisjoint(programs):
+                left, verb_of = int(skipped), word.lower()
         before = word
 
 
@@ -136,7 +160,11 @@ def _option_secret(before: str, word: str, programs: set[str]) -> int | None:
             else:
                 continue
             place = word.find(separator, start)
-            if place >= 0 and not (separator == ":" and word[start:].replace(":", "").isdigit()):
+            if (
+                place >= 0
+                and not _ELSEWHERE.match(word, start)
+                and not (separator == ":" and word[start:].replace(":", "").isdigit())
+            ):
                 return start if separator in ("", "=") or place + 1 == len(word) else place + 1
     if before == "--from-literal":
         return word.find("=") + 1

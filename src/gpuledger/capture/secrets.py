@@ -86,7 +86,13 @@ class _Word:
         if "\\" in text and kind in _LETTER:
             for letter in _LETTER[kind].finditer(text):
                 escaped = letter[1]
-                self.plain += (letter[2] or "") if escaped is None else _CONTROL.get(escaped, escaped) if kind == "ansi" else escaped
+                self.plain += (
+                    (letter[2] or "")
+                    if escaped is None
+                    else _CONTROL.get(escaped, escaped)
+                    if kind == "ansi"
+                    else escaped
+                )
                 self._places.append((begin + letter.start(), begin + letter.end()))
         else:
             self.plain += text
@@ -145,8 +151,10 @@ def _in_one_command(words: list[_Word], piped: list[_Word], depth: int) -> Itera
             yield from word.spans(*span)
 
 
-_SCRIPT: Final = regex(r"(?:^|[\s;&|])(?:--?[A-Za-z]|&&|\|\||<<)|;\s")
-_COMMANDS: Final = regex(r"(?:;|&&|\|\|)\s+\w\S*\s|\s--?[A-Za-z]")
+_SCRIPT: Final = regex(r"""(?:^|[\s;&|])(?:["']?--?[A-Za-z]|&&|\|\||<<)|;\s""")
+_FOLLOWING: Final = regex(r",(?=[A-Za-z_][\w.-]{1,80}=[^=])")
+_ASSIGNMENT: Final = regex(r"\s*(?:exec\s|env\s|export\s)*\w+=\S")
+_COMMANDS: Final = regex(r"(?:;|&&|\|\|)\s+\w|\s--?[A-Za-z]")
 
 
 def _spans(text: str, kind: str = "", before: str = "", depth: int = 0) -> Iterator[Place]:
@@ -159,7 +167,8 @@ def _spans(text: str, kind: str = "", before: str = "", depth: int = 0) -> Itera
         if is_script and text[:1] != "-" and _COMMANDS.search(whole["value"]):
             kind, begin = "shell", 0
         else:
-            yield whole.span("value")
+            following = None if whole["value"][:1] in "\"'[({" else _FOLLOWING.search(text, begin)
+            yield begin, following.start() if following else len(text)
     if is_script:
         yield from ((begin + first, begin + last) for first, last in _in_shell(text[begin:], depth + 1))
     if kind == "code" or text.lstrip()[:1] == "[":
@@ -169,9 +178,9 @@ def _spans(text: str, kind: str = "", before: str = "", depth: int = 0) -> Itera
                 yield begin + 1 + start, end - 1
             elif len(word) > _SHORT and " " in word:
                 yield from ((begin + 1 + first, begin + 1 + last) for first, last in _in_shell(word, depth + 1))
-    if not is_script or not _SCRIPT.search(text):
+    if not is_script or not (_SCRIPT.search(text, begin) or (kind and _ASSIGNMENT.match(text))):
         yield from _after_names(text, "" if kind == "shell" else kind)
-    yield from secret_forms(text, before)
+        yield from secret_forms(text, before)
 
 
 _LITERAL: Final = regex(r"""'[^'\n]*'|"[^"\n]*\"""")
@@ -203,6 +212,10 @@ _NAMING: Final = regex(r"(?i)(?:parameter|env|header|var|entry)?_?(?:name|key|va
 _NAMED: Final = regex(r"""\\{0,8}["']?(?P<name>[\w.:/-]+)""")
 _VALUED: Final = regex(r"(?i)(?:parameter|default|env|header|var)?_?(?:value|val|string)")
 """Keys of a pair: {"name": "HF_TOKEN", "value": "..."}."""
+_APART: Final = regex(r"[{}]|\n[ \t]*- |/>")
+_PAIRED: Final = regex(
+    r"""\\{0,8}["']?[\s,]*+\\{0,8}["']?(?i:(?:parameter|default|env)?_?(?:value|val))\\{0,8}["']?\s*[:=]"""
+)
 _ATTRIBUTE: Final = regex(r"""(?i)\b(?:name|key|id|property)\s*=\s*\\{0,8}["'](?P<name>[\w.-]+)""")
 _SIGNED_ADDRESS: Final = regex(r"(?:x-[a-z]+-)?(?:sig(?:nature)?|credential)", re.I)
 _CALLED: Final = regex(
@@ -214,7 +227,9 @@ _CALLED: Final = regex(
 _KEEPS_SECRETS: Final = regex(r"""\bkind["']?\s*:\s*["']?Secret\b""")
 
 
-_DOCUMENT: Final = regex(r"""\s*(?:\[\s*[\w"'\[{(]|(?:import|from|const|return)\s|[\w.]+[(\[]["']|\(\w|<[\w!?]|\{\s*["'\n}]|\{\w|(?:- )?[\w-]+\s?[:=][ \n])""")
+_DOCUMENT: Final = regex(
+    r"""\s*(?:\[\s*[\w"'\[{(]|(?:import|from|const|return)\s|-----|\$\w+\{|[\w.]+[(\[]["']|\(\w|<[\w!?]|\{\s*["'\n}]|\{\w|(?:- )?[\w-]+\s?[:=][ \n])"""
+)
 _SECTION: Final = regex(r"(?m)^\[(?P<name>[\w.-]+)\][ \t]*\n(?P<body>(?:(?!\[)[^\n]*(?:\n|\Z))*?)(?=\[|\Z)")
 
 
@@ -222,20 +237,24 @@ def _after_names(text: str, kind: str) -> Iterator[Place]:
     """Values behind the names of secrets: `api_key=...`, `"token": "..."`, `<password>...`, name/value pairs."""
     keeps = ("data", "stringData") if _KEEPS_SECRETS.search(text) else ()
     yield from (section.span("body") for section in _SECTION.finditer(text) if is_strong(section["name"]))
-    begin, end, is_paired, unnamed = 0, 0, False, None
+    begin, end, naming, is_paired, unnamed = 0, 0, 0, False, None
     for mark in sorted((mark for pattern in _MARKS for mark in pattern.finditer(text)), key=re.Match.start):
         name = mark["name"]
+        is_colon = mark["sign"].strip() == ":"
         if begin <= mark.start() < end or (
-            text[mark.start() - 1 : mark.start()] == "$" and mark["sign"].strip() == ":"
+            is_colon and text[max(mark.start() - 2, 0) : mark.start()].endswith(("$", "//"))
         ):
             continue
         if _NAMING.fullmatch(name) and _is_of(mark, _NAME, _TAG):
             named = _NAMED.match(text, mark.end())
             is_paired = named is not None and looks_secret(named["name"])
-            if is_paired and unnamed and not re.search("[}{]", text[unnamed.end() : mark.start()]):
+            if is_paired and unnamed and not _APART.search(text, unnamed.end(), mark.start()):
                 yield from ((first, last) for first, last, _ in _value(text, unnamed, kind, "password"))
-            unnamed = None
+            unnamed, naming = None, mark.end()
+            if named and _PAIRED.match(text, named.end()):
+                continue
         elif _VALUED.fullmatch(name):
+            is_paired = is_paired and not _APART.search(text, naming, mark.start())
             name, unnamed, is_paired = "password" if is_paired else name, mark, False
         if name in keeps or _is_secret_by_place(text, mark):
             name = "password"
@@ -263,7 +282,6 @@ _IN_QUERY: Final = regex(r"""[^&#\s"'<>]*+""")
 _IN_WORD: Final = regex(r"""(?:[^\s;&|<>()"'`\\]|\\.)*+""", re.S)
 _IN_CODE: Final = regex(r"""[^\s,;()\[\]{}"'`]*+(?:\s=(?=\s))?+[ \t]*+""")
 _IN_LINE: Final = regex(r"""(?:(?!\\n)[^\n])*+""")
-_IN_ELEMENT: Final = regex("[^<]*+")
 _NEXT: Final = r"""\s*\\{0,8}["']?[\w.-]{1,80}\\{0,8}["']?\s*[:=]"""
 _IN_FLOW: Final = regex(rf"""(?:[^\n"'`,}}\])\\]|,(?!{_NEXT})(?!\s*[{{\[])|[}}\])](?!\s*(?:[,;}}\])"']|$)))*+""", re.M)
 _IN_SETTING: Final = regex(
@@ -299,6 +317,9 @@ def _value(text: str, mark: re.Match[str], kind: str, name: str) -> Iterator[tup
     else:
         end = _value_end(text, place, _manner(text, mark, kind, is_first=is_first))
     quote = _OPENING.match(text, place)
+    if quote is not None and (_is_of(mark, _PAIR) or text.lstrip()[:1] == "<"):
+        closed = _closing(text, quote.end(), quote["mark"])
+        end = end if _JOINED.match(text, closed) else closed
     is_quoted = quote is not None and _closing(text, quote.end(), quote["mark"]) == end
     if quote is not None and is_quoted:
         place, end = quote.end(), end - len(quote["mark"]) * text.endswith(quote["mark"], quote.end(), end)
@@ -311,7 +332,7 @@ def _value(text: str, mark: re.Match[str], kind: str, name: str) -> Iterator[tup
 
 
 _CALL: Final = regex(r"lambda\b.*|[A-Za-z_][\w.]*[()].*|[A-Za-z_]\w*\.\w[\w.]*\[.*", re.S)
-_LOOKED_UP: Final = regex(r"environ\b|getenv\(|getpass|input\(|args\.|open\(|read\w*\(|config[\[.]|\.get\(")
+_LOOKED_UP: Final = regex(r"tokeniz|environ\b|getenv\(|getpass|input\(|args\.|open\(|read\w*\(|config[\[.]|\.get\(")
 
 
 def _is_computed(value: str, mark: re.Match[str], kind: str, name: str) -> bool:
@@ -327,13 +348,13 @@ def _manner(text: str, mark: re.Match[str], kind: str, *, is_first: bool) -> re.
     """What an unquoted value is made of here."""
     sign, opened = mark["sign"], text[max(mark.start() - 9, 0) : mark.start()].rstrip()[-1:]
     is_spaced, is_valued = sign.strip() != sign, text[mark.end() : mark.end() + 1] in ('"', "'", "[", "(", "{")
-    if opened in ("?", "&", "#") and "=" in sign and not is_spaced and kind != "shell":
+    if opened in ("?", "&", "#") and "=" in sign and not is_spaced:
         return _IN_QUERY
     if kind == "code" or ("=" in sign and is_spaced and is_valued):
         return _IN_CODE
     if sign.strip() == ":":
-        return _IN_FLOW if mark["close"] or opened in ("{", ",", "[") else _IN_WORD if kind == "shell" else _IN_LINE
-    if sign.isspace() or (kind == "shell" and not is_spaced):
+        return _IN_FLOW if mark["close"] or opened in ("{", ",", "[") else _IN_LINE
+    if sign.isspace():
         return _IN_WORD
     return _IN_LINE if is_spaced or (is_first and "\n" in text) else _IN_SETTING
 
