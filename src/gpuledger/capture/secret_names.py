@@ -22,8 +22,10 @@ _STRONG: Final = regex(
     r"|authorization|bearer|(?:set)?cookies?|\w*(?:sess(?:ion)?id|psk)|kennwort|passwort|contrasena|senha"
 )
 """What is hardly ever called so unless it is a secret."""
-_STRONG_AT_END: Final = regex(r"\w*pw|creds?|jwts?|pat|sas|t?otp|pin|psk|mnemonic|requirepass|masterauth|code")
-_TWO_WORDS: Final = frozenset(("api key", "api token", "access token", "access key", "auth token", "private key"))
+_STRONG_AT_END: Final = regex(r"\w*(?:pw|jwts?|sas)|creds?|pat|t?otp|pin|psk|mnemonic|requirepass|masterauth|code")
+_TWO_WORDS: Final = frozenset(
+    ("api key", "api token", "access token", "access key", "auth token", "private key", "auth config")
+)
 """What may be said before whose it is: API_KEY_OPENAI."""
 _CODES: Final = word_set("recovery backup verification pass pin mfa otp access auth security unlock activation reset")
 _WEAK: Final = regex(r"\w*?(key|token|pass|auth)s?|sig(?:nature)?s?")
@@ -34,7 +36,8 @@ _ADDED: Final = regex(
 _ABOUT: Final = word_set(
     "file files path paths dir folder name names env var vars variable id ids type types mode method length len size"
     " policy format url uri endpoint provider manager store backend prompt required enabled chars rotation ttl expiry"
-    " timeout stdin ref refs version arn selector field column source stretch algorithm alg class count limit jar command cmd"
+    " timeout stdin ref refs version arn selector field column source stretch algorithm alg class count limit jar"
+    " command cmd"
 )
 """The last word of what is about a secret, and none itself."""
 _SWITCHES: Final = word_set("no disable skip without enable require ask num max min")
@@ -43,7 +46,8 @@ _ENGLISH: Final = word_set(
 )
 _OTHERWISE: Final = {
     "key": "sort primary foreign group partition public cache index dict routing row column col query q lookup map json"
-    " field state metric order by per shard prng rng random dataset data label feature image batch num head object project host recv send known",
+    " field state metric order by per shard prng rng random dataset data label feature image batch num head object"
+    " project host recv send known",
     "token": "pad padding eos bos unk sep cls mask special stop start begin end eot eom sos first last next per image"
     " audio video think thinking prefix suffix fim tool separator sentinel num max min new extra prompt output input"
     " decode prefill draft each from total generated bad allowed reasoning completion initializer placeholder trigger",
@@ -94,7 +98,8 @@ _PLAIN: Final = regex(
 )
 _SCHEME: Final = regex(r"basic|digest|ntlm|bearer|oauth2?|kerberos|token", re.I)
 _REFERENCE: Final = regex(
-    r"(?:\w+ )?(?:\$\w+|\$\{\w+\}|\$\((?!echo|printf)[^()]*\)|\$?\{\{[^{}]*\}\}|\{\w*(?:key|token|pass|pwd?|secret|cred|auth)\w*\}|%\w+%|%s"
+    r"(?:\w+ )?(?:\$\w+|\$\{\w+\}|\$\((?!echo|printf)[^()]*\)|\$?\{\{[^{}]*\}\}"
+    r"|\{\w*(?:key|token|pass|pwd?|secret|cred|auth)\w*\}|%\w+%|%s"
     r"|<[^<>!]*>|\[[A-Z_]+\])"
     r"|(?:(?:id|src|source|target|env|type)=[^,=]*(?:,|$))+"  # docker build --secret
 )

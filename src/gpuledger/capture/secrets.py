@@ -26,7 +26,7 @@ def shown_value(name: str, value: str) -> str:
 
 def without_secrets(argv: Sequence[str], known: Iterable[str] = ()) -> list[str]:
     """A command as it may be written down: secrets in it are withheld, and `known` ones wherever they stand."""
-    shown, again = list[str](), {text for text in known if len(text) > _SHORTEST_KNOWN}
+    shown, again = list[str](), {text for text in known if len(text) > 3}
     for before, word, (begin, kind) in zip(("", *argv), argv, roles(argv), strict=False):
         spans = [*([] if begin is None else [(begin, len(word))]), *_spans(word, kind, before)]
         again.update(word[first:last] for first, last in spans if _REPEATED.fullmatch(word, first, last))
@@ -36,7 +36,6 @@ def without_secrets(argv: Sequence[str], known: Iterable[str] = ()) -> list[str]
     return shown
 
 
-_SHORTEST_KNOWN: Final = 3
 _REPEATED: Final = regex(r"(?=\S*\d)(?=\S*[A-Za-z])\S{12,}")
 """A secret that is not a word of its own accord: withheld wherever it stands again."""
 
@@ -159,7 +158,7 @@ _COMMANDS: Final = regex(r"(?:;|&&|\|\|)\s+\w|\s--?[A-Za-z]")
 
 def _spans(text: str, kind: str = "", before: str = "", depth: int = 0) -> Iterator[Place]:
     """Where the secrets of one word are: a setting, a text for a shell, a document, code."""
-    whole = None if kind else WHOLE.fullmatch(text)
+    whole = None if kind and (kind == "code" or text[:1] != "-") else WHOLE.fullmatch(text)
     begin = whole.start("value") if whole is not None else 0
     is_script = depth < _DEPTH and len(text) > _SHORT and _BLANK.search(text) is not None and kind != "code"
     is_script = is_script and not _DOCUMENT.match(text, begin) and bool(kind or IN_COMMAND.search(text))
@@ -197,7 +196,8 @@ _MARKS: Final = (
     regex(r"(?<![\w.])(?P<close>)(?P<name>[A-Za-z_][\w.]*+)(?P<sign>)(?=\()"),  # login("...")
     regex(  # SQL, netrc, a name and a value in a line
         r"(?i)(?<![\w/.-])(?P<close>)"
-        r"""(?P<name>[\w-]*(?:password|passwd|passphrase|requirepass|identified(?: with \S+)? by)|[A-Za-z]\w*-[\w-]+(?=\s+["']))"""
+        r"(?P<name>[\w-]*(?:password|passwd|passphrase|requirepass|identified(?: with \S+)? by)"
+        r"""|[A-Za-z]\w*[_-][\w-]+(?=\s+["']))"""
         r"""(?P<sign>(?:\s+for\s+\S{1,99}\s*=)?\s++)(?=['"]|(?![-/&|;<>])(?:[^\s=:]*[\d_@#!%^*.-]|[^\s=:]+\s*(?:$|\n)))"""
     ),
 )
@@ -228,7 +228,8 @@ _KEEPS_SECRETS: Final = regex(r"""\bkind["']?\s*:\s*["']?Secret\b""")
 
 
 _DOCUMENT: Final = regex(
-    r"""\s*(?:\[\s*[\w"'\[{(]|(?:import|from|const|return)\s|-----|\$\w+\{|[\w.]+[(\[]["']|\(\w|<[\w!?]|\{\s*["'\n}]|\{\w|(?:- )?[\w-]+\s?[:=][ \n])"""
+    r"""\s*(?:\[\s*[\w"'\[{(]|(?:import|from|const|return)\s|-----|\$\w+\{"""
+    r"""|[\w.:]+[(\[]["']|\(\w|<[\w!?]|\{\s*["'\n}]|\{\w|(?:- )?[\w-]+\s?[:=][ \n])"""
 )
 _SECTION: Final = regex(r"(?m)^\[(?P<name>[\w.-]+)\][ \t]*\n(?P<body>(?:(?!\[)[^\n]*(?:\n|\Z))*?)(?=\[|\Z)")
 
@@ -269,7 +270,7 @@ def _is_secret_by_place(text: str, mark: re.Match[str]) -> bool:
         attribute = _ATTRIBUTE.search(mark["sign"])
         return attribute is not None and looks_secret(attribute["name"])
     in_query = text[mark.start() - 1 : mark.start()] in ("?", "&")
-    return (_is_of(mark, _SPACED) and ("-" not in name or is_strong(name))) or bool(
+    return (_is_of(mark, _SPACED) and name.lower().startswith("identified")) or bool(
         (in_query and _SIGNED_ADDRESS.fullmatch(name)) or (_is_of(mark, _CALL_OF) and _CALLED.fullmatch(name))
     )
 
