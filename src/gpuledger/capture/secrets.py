@@ -151,7 +151,9 @@ def _in_one_command(words: list[_Word], piped: list[_Word], depth: int) -> Itera
 
 
 _SCRIPT: Final = regex(r"""(?:^|[\s;&|])(?:["']?--?[A-Za-z]|&&|\|\||<<)|;\s""")
+"""A text that is a command, whatever runs it: its words are looked at, and not its lines."""
 _FOLLOWING: Final = regex(r",(?=[A-Za-z_][\w.-]{1,80}=[^=])")
+"""The next of several settings in one word."""
 _ASSIGNMENT: Final = regex(r"\s*(?:exec\s|env\s|export\s)*\w+=\S")
 _COMMANDS: Final = regex(r"(?:;|&&|\|\|)\s+\w|\s--?[A-Za-z]")
 
