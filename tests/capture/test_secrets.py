@@ -272,6 +272,13 @@ STRUCTURES: tuple[tuple[str, ...], ...] = (
     ("bash", "-c", f"cat > .env <<EOF\nHF_TOKEN={B}\nLR=1\nEOF"),
     ("bash", "-c", f"bash -c \"export API_KEY='{B}'; python t.py\""),
     ("sbatch", f"--wrap=python t.py --api-key '{B}' --lr 1"),
+    # quotes in quotes, and what follows a value in the same word
+    ("bash", "-c", f"TOKENS=('{S}' '{B}'); train"),
+    ("bash", "-c", f"train \\\n  --api-key \\\n  {S}"),
+    ("x", "--api-keys", HEX[:32], HEX[:32]),
+    ("x", "MODEL.API_KEY", S),
+    ("x", "--api-key", f"{S}-{S}4", "--note", f"run-{S}-{S}4"),
+    ("pwsh", "-c", f"$env:sessionToken = '{B}'"),
     # names of every style, also where the value is a number
     *(("x", f"--{name}", S) for name in ("pw", "cred", "creds", "passcode", "jwt", "sas", "dbPw", "tokens")),
     *(("env", f"{name}={S}", "x") for name in ("GITHUB_PAT", "CI_JOB_JWT_V2", "TOKENS", "API_KEY_OPENAI", "TOKEN_HUB")),
@@ -348,6 +355,10 @@ HARMLESS: tuple[tuple[str, ...], ...] = (
     ("git", "clone", "git@github.com:someone/repository.git"),
     ("kubectl", "exec", "trainer-7d9f8b6c5d-x2x9p", "-n", "team-a", "--", "train"),
     ("curl", "https://example.com/data?page=2&sort=key"),
+    ("python", "-c", "tokens = tokenizer(text)['input_ids']; n_tokens = len(tokens)"),
+    ("openssl", "rsa", "-passin", "file:/run/password.txt"),
+    ("x", "--config", '[{"name": "LR", "value": "4127"}, {"key": "NCCL_DEBUG", "value": "INFO"}]'),
+    ("docker", "run", "--user", "node:node", "image"),
     ("python", "-c", "import torch; key = torch.randn(4, 4); print(key.shape)"),
     ("python", "train.py", "--config", '{"hidden_size": 4096, "num_key_value_heads": 8, "eos_token": "</s>"}'),
     ("python", "train.py", "--run-id", "123e4567-e89b-12d3-a456-426614174000"),
@@ -419,8 +430,8 @@ def test_info_tells_the_command_and_the_environment_without_secrets() -> None:
         assert "A=1" in str(form)
 
 
-def test_of_sixty_harmless_commands_nothing_is_hidden() -> None:
-    assert len(HARMLESS) == 60
+def test_of_64_harmless_commands_nothing_is_hidden() -> None:
+    assert len(HARMLESS) == 64
     assert [shown(words) for words in HARMLESS if tuple(without_secrets(words)) != words] == []
 
 
@@ -474,6 +485,26 @@ def test_of_any_structure_the_secret_goes_and_the_rest_stays(
     assert "steps" in shown(words)
     assert "rank" in shown(words)
     assert without_secrets(words)[-1] == "--after=1"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("x", "--opts", f"api_key={S},model=gpt2"), f"api_key={WITHHELD},model=gpt2"),
+        (
+            ("bash", "-c", f"x '+a.b.secret=\"{S}\"' --pin-memory true"),
+            f"x '+a.b.secret={WITHHELD}' --pin-memory true",
+        ),
+        (("bash", "-c", f"API_KEYS=('{S}'); train --lr 1"), f"API_KEYS={WITHHELD}; train --lr 1"),
+        (
+            ("x", "--c", f'{{"auth": {{"type": "x", "token": "{S}"}}}}'),
+            f'{{"auth": {{"type": "x", "token": "{WITHHELD}"}}}}',
+        ),
+        (("x", "--c", f'<add key="apiKey" value="{S}"/>'), f'<add key="apiKey" value="{WITHHELD}"/>'),
+    ],
+)
+def test_what_stands_beside_a_secret_is_shown(words: tuple[str, ...], line: str) -> None:
+    assert without_secrets(words)[-1] == line
 
 
 @given(st.lists(st.text(max_size=40), max_size=6))

@@ -24,6 +24,7 @@ _PREFIXES: Final = r"""
     bkua_ snyk_(?=\w{20}) sq[aup]_(?=[\da-f]{20}) ops_eyJ p8e- CFPAT- rpa_(?=\w{20}) dapi(?=[\da-f]{8}) api_org_ sha256~
     hf_(?=[^\W_]{16}) sk-(?=[\w-]{16}) secret_(?=[^\W_]{24}) key-(?=[\da-f]{32}) EAA(?=\w{30}) wandb_v\d_ apify_api_
     pat[^\W_]{14}\. (?:live|test)_(?=[\da-f]{30}) access_token\$production\$ esecret_ SK(?=[\da-f]{32}) e2b_(?=\w{20})
+    [^\W_]{14}\.atlasv1\. s\.(?=[^\W_]{24}(?!\w))
 """
 """What services begin their keys with, as gitleaks, trufflehog and they say, and what tells it from a word."""
 _FORM: Final = regex(
@@ -39,7 +40,11 @@ _FORM: Final = regex(
     r"""|https?://(?P<g>(?=[^\s/:@"']*\d|[^\s/:@"']{20})[^\s/:@"'$]{8,})@"""
     r"""|(?<![\w/@:.-])(?!mailto:)[\w.-]+:(?P<h>(?!\$)[^\s/:@"']{4,})@(?!sha\d+:)[\w.-]+"""
     r"|:thin:\w+/(?P<i>[^\s@]+)@"
-    r"|(?i:hooks?\.slack\.com/[a-z]+|/web-?hooks?(?:b2)?)/(?P<j>[\w/.~%@-]{8,})",
+    r"""|(?i:\b(?:proxy-?)?user\s*[=:]\s*["']?)[^\s:"'=]+:(?P<k>(?!\d+\b|//)[^\s"']+)"""
+    r"|(?<![\w/:.-])[\w.*-]+:(?:\d{4,5}|\*):[\w*-]+:[\w*-]+:(?P<l>[^\s:]{4,})"  # ~/.pgpass
+    r"|(?i:hooks?\.slack\.com/[a-z]+|/web-?hooks?(?:b2)?)/(?P<j>[\w/.~%@-]{8,})"
+    r"|/t/(?P<n>[\w-]{16,})/|(?<![A-Za-z0-9])(?:bot)?\d{6,12}:(?P<o>AA[\w-]{20,})"
+    r"|/hooks?/(?:catch/)?(?P<m>(?=[\w/]*-?\d)[\w/.~%@-]{16,})",
     re.S,
 )
 _RUN: Final = regex(r"(?<![\w+/-])[A-Za-z0-9+/_-]{20,256}={0,2}(?![\w+/=-])")
@@ -48,7 +53,7 @@ _TAGGED: Final = regex(r"(?<![\w./-])(?:[A-Za-z][A-Za-z0-9]{1,11}[_.-]){1,3}(?P<
 """A service's tag and what it drew, as all of them write their keys."""
 _DIGEST: Final = regex(
     r"(?:^|[^a-z])(?:commit|rev|revision|sha\d*|md5|digest|hash|checksum|sum|ref|refs|tree|tag|id|ids|uuid|guid|version|build"
-    r"|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|log|bisect|good|bad)\W{1,4}$",
+    r"|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|log|bisect|good|bad|match|etag)\W{1,4}$",
     re.IGNORECASE,
 )
 """What stands before a text that is drawn at random, or looks so, and is no secret."""

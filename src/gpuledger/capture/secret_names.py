@@ -19,20 +19,25 @@ def word_set(words: str) -> frozenset[str]:
 _WORD: Final = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _STRONG: Final = regex(
     r"\w*(?:secret|password|passwd|passphrase|passcode|credential|apikey|authtoken)s?|\w*pwd|passwo?rd|pswd"
-    r"|authorization|bearer|(?:set)?cookies?|\w*sess(?:ion)?id|kennwort|passwort|contrasena|senha"
+    r"|authorization|bearer|(?:set)?cookies?|\w*(?:sess(?:ion)?id|psk)|kennwort|passwort|contrasena|senha"
 )
 """What is hardly ever called so unless it is a secret."""
-_STRONG_AT_END: Final = regex(r"pw|creds?|jwts?|pat|sas|t?otp|pin|psk|mnemonic|requirepass|masterauth|code")
-_TWO_WORDS: Final = frozenset(("api key", "api token", "access token", "access key", "auth token", "private key"))
+_STRONG_AT_END: Final = regex(r"\w*(?:pw|jwts?|sas)|creds?|pat|t?otp|pin|psk|mnemonic|requirepass|masterauth|code")
+_TWO_WORDS: Final = frozenset(
+    ("api key", "api token", "access token", "access key", "auth token", "private key", "auth config")
+)
 """What may be said before whose it is: API_KEY_OPENAI."""
 _CODES: Final = word_set("recovery backup verification pass pin mfa otp access auth security unlock activation reset")
-_WEAK: Final = regex(r"\w*?(key|token|pass|auth)s?")
-_ADDED: Final = regex(r"\d+|v|value|val|string|str|text|hex|b64|base64|prod|dev|staging|ci|read|write|ro|rw|header")
+_WEAK: Final = regex(r"\w*?(key|token|pass|auth)s?|sig(?:nature)?s?")
+_ADDED: Final = regex(
+    r"\d+|v|value|val|string|str|text|hex|b64|base64|prod|dev|staging|ci|read|write|ro|rw|header|old|new|prev|current|main|backup|test"
+)
 """What may follow: OPENAI_API_KEY_2, HF_TOKEN_READ, CI_JOB_JWT_V2."""
 _ABOUT: Final = word_set(
     "file files path paths dir folder name names env var vars variable id ids type types mode method length len size"
     " policy format url uri endpoint provider manager store backend prompt required enabled chars rotation ttl expiry"
     " timeout stdin ref refs version arn selector field column source stretch algorithm alg class count limit jar"
+    " command cmd"
 )
 """The last word of what is about a secret, and none itself."""
 _SWITCHES: Final = word_set("no disable skip without enable require ask num max min")
@@ -41,10 +46,11 @@ _ENGLISH: Final = word_set(
 )
 _OTHERWISE: Final = {
     "key": "sort primary foreign group partition public cache index dict routing row column col query q lookup map json"
-    " field state metric order by per shard prng rng random dataset data label feature image batch num head object",
+    " field state metric order by per shard prng rng random dataset data label feature image batch num head object"
+    " project host recv send known",
     "token": "pad padding eos bos unk sep cls mask special stop start begin end eot eom sos first last next per image"
     " audio video think thinking prefix suffix fim tool separator sentinel num max min new extra prompt output input"
-    " decode prefill draft each from total generated bad allowed reasoning completion",
+    " decode prefill draft each from total generated bad allowed reasoning completion initializer placeholder trigger",
     "pass": "single first second third one two three multi forward backward fwd bwd num per last next high low band by"
     " render opt compiler each final",
 }
@@ -63,7 +69,7 @@ def looks_secret(name: str) -> bool:
     if (is_first or not _TWO_WORDS.isdisjoint(map(" ".join, pairwise(words)))) and not _is_about(words):
         return True
     before = words[-2] if len(words) > 1 else ""
-    is_other = weak is not None and (before in _OTHERWISE.get(weak[1], "").split() or _is_about(words))
+    is_other = weak is not None and (before in _OTHERWISE.get(weak[1] or "", "").split() or _is_about(words))
     return is_strong(name) or (is_weak and not is_other)
 
 
@@ -92,7 +98,8 @@ _PLAIN: Final = regex(
 )
 _SCHEME: Final = regex(r"basic|digest|ntlm|bearer|oauth2?|kerberos|token", re.I)
 _REFERENCE: Final = regex(
-    r"(?:\w+ )?(?:\$\w+|\$\{\w+\}|\$\((?!echo|printf)[^()]*\)|\$?\{\{[^{}]*\}\}|\{[a-z_]+\}|%\w+%|%s"
+    r"(?:\w+ )?(?:\$\w+|\$\{\w+\}|\$\((?!echo|printf)[^()]*\)|\$?\{\{[^{}]*\}\}"
+    r"|\{\w*(?:key|token|pass|pwd?|secret|cred|auth)\w*\}|%\w+%|%s"
     r"|<[^<>!]*>|\[[A-Z_]+\])"
     r"|(?:(?:id|src|source|target|env|type)=[^,=]*(?:,|$))+"  # docker build --secret
 )
@@ -111,6 +118,8 @@ def may_not_be_shown(name: str, value: str) -> bool:
         return True
     if re.fullmatch(r"\d+|https?://[^\s?#@]*", value) and (value[0] == "h" or _words(name)[-1].endswith("s")):
         return False  # a number of tokens, where keys are fetched
+    if value[:1] == "{" or re.match(r"[\w-]+:\s", value):
+        return not _words(name)[-1].startswith("auth")  # the keys in it say what is secret
     is_listed = name.lower() in ("key", "keys") and re.fullmatch(r"[\[(]?[a-z_ ,'\"]*[\])]?", value)
     if value[:1] in ("[", "(", "{"):
         return not is_listed and not all(map(_NUMBER.fullmatch, _ELEMENT.findall(value)))

@@ -26,13 +26,18 @@ def shown_value(name: str, value: str) -> str:
 
 def without_secrets(argv: Sequence[str], known: Iterable[str] = ()) -> list[str]:
     """A command as it may be written down: secrets in it are withheld, and `known` ones wherever they stand."""
-    shown = list[str]()
+    shown, again = list[str](), {text for text in known if len(text) > 3}
     for before, word, (begin, kind) in zip(("", *argv), argv, roles(argv), strict=False):
-        own = [] if begin is None else [(begin, len(word))]
-        shown.append(_cut(word, (*own, *_spans(word, kind, before))))
-    for secret in sorted((text for text in known if len(text) > 3), key=len, reverse=True):
+        spans = [*([] if begin is None else [(begin, len(word))]), *_spans(word, kind, before)]
+        again.update(word[first:last] for first, last in spans if _REPEATED.fullmatch(word, first, last))
+        shown.append(_cut(word, spans))
+    for secret in sorted(again, key=len, reverse=True):
         shown = [word.replace(secret, WITHHELD) for word in shown]
     return shown
+
+
+_REPEATED: Final = regex(r"(?=\S*\d)(?=\S*[A-Za-z])\S{12,}")
+"""A secret that is not a word of its own accord: withheld wherever it stands again."""
 
 
 def _cut(text: str, spans: Iterable[Place]) -> str:
@@ -48,71 +53,135 @@ def _cut(text: str, spans: Iterable[Place]) -> str:
 
 
 _PIECE: Final = regex(
-    r"""\\.|'[^']*'|"(?:[^"\\]++|\\.)*+"|(?P<end>[;&|\n()]+)|(?P<blank>[ \t\r]+)|[^\s;&|()'"\\]+|.""", re.S
+    r"""(?P<blank>(?:[ \t\r]|\\\n)+)"""
+    r"""|<<-?[ \t]*(["']?)(?P<tag>\w+)\2(?P<rest>[^\n]{0,999})\n(?P<here>.*?)(?:\n[ \t]*(?P=tag)(?!\w)|\Z)"""
+    r"""|'(?P<raw>[^']*)(?:'|\Z)|\$'(?P<ansi>(?:[^'\\]++|\\.)*+)\\?(?:'|\Z)"""
+    r"""|\$?"(?P<double>(?:[^"\\]++|\\.)*+)\\?(?:"|\Z)"""
+    r"""|(?P<bare>\(withheld\)|(?<==)\((?:'[^']*'|"[^"]*"|[^()'"]){0,999}\)|(?!\A)\$\([^()]*\)|[<>]&|&>|[<>]+"""
+    r"""|\\.|[^\s;&|()<>'"\\$]+|[\\$])"""
+    r"""|(?P<end>[;&|\n()]+|.)""",
+    re.S,
 )
+_LETTER: Final = {
+    "double": regex(r"""\\(?=["\\$`])(.)|(.)""", re.S),
+    "ansi": regex(r"\\(.)|(.)", re.S),
+    "bare": regex(r"\\(.)|(.)", re.S),
+}
+_CONTROL: Final = {"n": "\n", "t": "\t", "r": "\r"}
 _BLANK: Final = regex(r"\s")
-_DEPTH, _SHORT = 4, 8
+_DEPTH, _SHORT = 6, 8
 """Texts in texts that are parsed: a shell's in a shell's in a job script's."""
 
 
+class _Word:
+    """A word of a shell's command as the program gets it, and where its letters stand in the text."""
+
+    def __init__(self) -> None:
+        self.plain, self._places, self._parts = "", list[Place](), list[tuple[int, int, Place]]()
+
+    def add(self, piece: re.Match[str], kind: str) -> None:
+        """Append a piece: bare, or quoted in one of three ways."""
+        text, begin, start = piece[kind], piece.start(kind), len(self.plain)
+        if "\\" in text and kind in _LETTER:
+            for letter in _LETTER[kind].finditer(text):
+                escaped = letter[1]
+                self.plain += (
+                    (letter[2] or "")
+                    if escaped is None
+                    else _CONTROL.get(escaped, escaped)
+                    if kind == "ansi"
+                    else escaped
+                )
+                self._places.append((begin + letter.start(), begin + letter.end()))
+        else:
+            self.plain += text
+            self._places += ((place, place + 1) for place in range(begin, begin + len(text)))
+        self._parts.append((start, len(self.plain), piece.span()))
+
+    def spans(self, begin: int, end: int) -> Iterator[Place]:
+        """Where these letters stand: without the quotes around them, where all are in one pair or not all of a pair."""
+        parts = [part for part in self._parts if part[0] < end and begin < part[1]]
+        for start, stop, outer in parts:
+            first, last = max(begin, start), min(end, stop)
+            is_all = len(parts) > 1 and (first, last) == (start, stop)
+            yield outer if is_all else (self._places[first][0], self._places[last - 1][1])
+
+
 def _in_shell(text: str, depth: int) -> Iterator[Place]:
-    """Secrets of the commands in a text for a shell, as far as it can be read."""
-    words, piped, begin = list[tuple[str, int, int]](), list[tuple[str, int, int]](), -1
-    for piece in (*_PIECE.finditer(text), None):
-        if piece is not None and piece.lastgroup is None:
-            begin = piece.start() if begin < 0 else begin
+    """Secrets of the commands in a text for a shell."""
+    words, piped, word = list[_Word](), list[_Word](), _Word()
+    for piece in _PIECE.finditer(text):
+        kind = piece.lastgroup or ""
+        if kind in ("raw", "ansi", "double", "bare"):
+            word.add(piece, kind)
             continue
-        end = len(text) if piece is None else piece.start()
-        if begin >= 0:
-            is_quoted = text[begin] in "'\"" and text.find(text[begin], begin + 1) == end - 1 > begin
-            begin, end = begin + is_quoted, end - is_quoted
-            plain = text[begin:end] if is_quoted else re.sub(r"""\\(.)|['"]""", r"\1", text[begin:end], flags=re.S)
-            words.append((plain, begin, end))
-            begin = -1
-        if piece is None or piece.lastgroup == "end":
-            yield from _in_one_command(text, words, piped, depth)
-            piped, words = (words if piece and piece[0] == "|" else []), []
+        if word.plain:
+            words.append(word)
+            word = _Word()
+        if kind == "blank":
+            continue
+        if kind == "here":
+            plain = [word.plain for word in words]
+            *_, (_, language) = roles([*plain, "-c", piece["here"]])
+            inner = _in_shell(piece["rest"], depth)
+            yield from ((piece.start("rest") + first, piece.start("rest") + last) for first, last in inner)
+            own = [(0, len(piece["here"]))] if any(map(READS_SECRET.fullmatch, plain)) else []
+            spans = (*own, *_spans(piece["here"], language, "", depth))
+            yield from ((piece.start("here") + first, piece.start("here") + last) for first, last in spans)
+        yield from _in_one_command(words, piped, depth)
+        piped, words = (piped or words if piece[0] == "|" else []), []
+    yield from _in_one_command([*words, word] if word.plain else words, piped, depth)
 
 
-def _in_one_command(
-    text: str, words: list[tuple[str, int, int]], piped: list[tuple[str, int, int]], depth: int
-) -> Iterator[Place]:
-    plain = [word for word, _, _ in words]
+def _in_one_command(words: list[_Word], piped: list[_Word], depth: int) -> Iterator[Place]:
+    plain = [word.plain for word in words]
+    given = list[_Word]()
     if plain[:1] in (["echo"], ["printf"]) and ">" in "".join(plain[-2:]) and looks_secret(plain[-1]):
-        yield from ((begin, end) for word, begin, end in words[1:-1] if word[:1] not in "-$>")  # into a file
-    elif piped and piped[0][0] in ("echo", "printf") and any(map(READS_SECRET.fullmatch, plain)):
-        yield from ((begin, end) for word, begin, end in piped[1:] if word[:1] not in "-$")
-    is_read, has_text = False, any(word.startswith("<<<") for word in plain)
-    reads = has_text and any(looks_secret(word) or READS_SECRET.fullmatch(word) for word in plain)
-    for (word, begin, end), (start, kind) in zip(words, roles(plain), strict=True):
-        if start is not None:
-            rest = text.rfind(word[start:], begin, end)
-            yield (rest if rest >= 0 else begin), end
-        elif reads and (is_read or word.startswith("<<<")):
-            is_read = True
-            yield begin + 3 * word.startswith("<<<"), end
-        elif depth < _DEPTH and len(word) > _SHORT and _BLANK.search(word) and (kind or IN_COMMAND.search(word)):
-            inner = text[begin:end]
-            spans = (*_in_shell(inner, depth + 1), *(_after_names(inner, kind) if kind else ()))
-            yield from ((begin + first, begin + last) for first, last in spans)
+        given = words[1:-1]  # into a file
+    elif piped and piped[0].plain in ("echo", "printf") and any(map(READS_SECRET.fullmatch, plain)):
+        given = piped[1:]
+    elif "<<<" in plain and any(looks_secret(word) or READS_SECRET.fullmatch(word) for word in plain):
+        given = words[plain.index("<<<") + 1 :]
+    for word in given:
+        yield from word.spans(0, len(word.plain) if word.plain[:1] not in ("-", "$", ">") else 0)
+    for word, before, (start, kind) in zip(words, ("", *plain), roles(plain), strict=False):
+        own = [] if start is None else [(start, len(word.plain))]
+        for span in (*own, *_spans(word.plain, kind, before, depth)):
+            yield from word.spans(*span)
 
 
-def _spans(text: str, kind: str = "", before: str = "") -> Iterator[Place]:
+_SCRIPT: Final = regex(r"""(?:^|[\s;&|])(?:["']?--?[A-Za-z]|&&|\|\||<<)|;\s""")
+"""A text that is a command, whatever runs it: its words are looked at, and not its lines."""
+_FOLLOWING: Final = regex(r",(?=[A-Za-z_][\w.-]{1,80}=[^=])")
+"""The next of several settings in one word."""
+_ASSIGNMENT: Final = regex(r"\s*(?:exec\s|env\s|export\s)*\w+=\S")
+_COMMANDS: Final = regex(r"(?:;|&&|\|\|)\s+\w|\s--?[A-Za-z]")
+
+
+def _spans(text: str, kind: str = "", before: str = "", depth: int = 0) -> Iterator[Place]:
     """Where the secrets of one word are: a setting, a text for a shell, a document, code."""
-    whole = None if kind else WHOLE.fullmatch(text)
+    whole = None if kind and (kind == "code" or text[:1] != "-") else WHOLE.fullmatch(text)
+    begin = whole.start("value") if whole is not None else 0
+    is_script = depth < _DEPTH and len(text) > _SHORT and _BLANK.search(text) is not None and kind != "code"
+    is_script = is_script and not _DOCUMENT.match(text, begin) and bool(kind or IN_COMMAND.search(text))
     if whole is not None and may_not_be_shown(whole["name"], whole["value"]):
-        yield whole.span("value")
-    yield from _after_names(text, kind)
+        if is_script and text[:1] != "-" and _COMMANDS.search(whole["value"]):
+            kind, begin = "shell", 0
+        else:
+            following = None if whole["value"][:1] in "\"'[({" else _FOLLOWING.search(text, begin)
+            yield begin, following.start() if following else len(text)
+    if is_script:
+        yield from ((begin + first, begin + last) for first, last in _in_shell(text[begin:], depth + 1))
     if kind == "code" or text.lstrip()[:1] == "[":
         literals = [(text[piece.start() + 1 : piece.end() - 1], *piece.span()) for piece in _LITERAL.finditer(text)]
         for (word, begin, end), (start, _) in zip(literals, roles([word for word, _, _ in literals]), strict=True):
             if start is not None:
                 yield begin + 1 + start, end - 1
             elif len(word) > _SHORT and " " in word:
-                yield from ((begin + 1 + first, begin + 1 + last) for first, last in _in_shell(word, 1))
-    elif _BLANK.search(text) and IN_COMMAND.search(text):
-        yield from _in_shell(text, 0)
-    yield from secret_forms(text, before)
+                yield from ((begin + 1 + first, begin + 1 + last) for first, last in _in_shell(word, depth + 1))
+    if not is_script or not (_SCRIPT.search(text, begin) or (kind and _ASSIGNMENT.match(text))):
+        yield from _after_names(text, "" if kind == "shell" else kind)
+        yield from secret_forms(text, before)
 
 
 _LITERAL: Final = regex(r"""'[^'\n]*'|"[^"\n]*\"""")
@@ -129,8 +198,9 @@ _MARKS: Final = (
     regex(r"(?<![\w.])(?P<close>)(?P<name>[A-Za-z_][\w.]*+)(?P<sign>)(?=\()"),  # login("...")
     regex(  # SQL, netrc, a name and a value in a line
         r"(?i)(?<![\w/.-])(?P<close>)"
-        r"(?P<name>[\w-]*(?:password|passwd|passphrase|requirepass|identified(?: with \S+)? by))"
-        r"""(?P<sign>\s++)(?=['"]|(?![-/&|;<>])(?:[^\s=:]*[\d_@#!%^*.-]|[^\s=:]+\s*(?:$|\n)))"""
+        r"(?P<name>[\w-]*(?:password|passwd|passphrase|requirepass|identified(?: with \S+)? by)"
+        r"""|[A-Za-z]\w*[_-][\w-]+(?=\s+["']))"""
+        r"""(?P<sign>(?:\s+for\s+\S{1,99}\s*=)?\s++)(?=['"]|(?![-/&|;<>])(?:[^\s=:]*[\d_@#!%^*.-]|[^\s=:]+\s*(?:$|\n)))"""
     ),
 )
 _NAME, _TAG, _PAIR, _CALL_OF, _SPACED = _MARKS
@@ -144,6 +214,10 @@ _NAMING: Final = regex(r"(?i)(?:parameter|env|header|var|entry)?_?(?:name|key|va
 _NAMED: Final = regex(r"""\\{0,8}["']?(?P<name>[\w.:/-]+)""")
 _VALUED: Final = regex(r"(?i)(?:parameter|default|env|header|var)?_?(?:value|val|string)")
 """Keys of a pair: {"name": "HF_TOKEN", "value": "..."}."""
+_APART: Final = regex(r"[{}]|\n[ \t]*- |/>")
+_PAIRED: Final = regex(
+    r"""\\{0,8}["']?[\s,]*+\\{0,8}["']?(?i:(?:parameter|default|env)?_?(?:value|val))\\{0,8}["']?\s*[:=]"""
+)
 _ATTRIBUTE: Final = regex(r"""(?i)\b(?:name|key|id|property)\s*=\s*\\{0,8}["'](?P<name>[\w.-]+)""")
 _SIGNED_ADDRESS: Final = regex(r"(?:x-[a-z]+-)?(?:sig(?:nature)?|credential)", re.I)
 _CALLED: Final = regex(
@@ -155,33 +229,39 @@ _CALLED: Final = regex(
 _KEEPS_SECRETS: Final = regex(r"""\bkind["']?\s*:\s*["']?Secret\b""")
 
 
-_DOCUMENT: Final = regex(r"\s*(?:\[\w|[{<]|[\w-]+:[ \n])")
+_DOCUMENT: Final = regex(
+    r"""\s*(?:\[\s*[\w"'\[{(]|(?:import|from|const|return)\s|-----|\$\w+\{"""
+    r"""|[\w.:]+[(\[]["']|\(\w|<[\w!?]|\{\s*["'\n}]|\{\w|(?:- )?[\w-]+\s?[:=][ \n])"""
+)
 _SECTION: Final = regex(r"(?m)^\[(?P<name>[\w.-]+)\][ \t]*\n(?P<body>(?:(?!\[)[^\n]*(?:\n|\Z))*?)(?=\[|\Z)")
 
 
 def _after_names(text: str, kind: str) -> Iterator[Place]:
     """Values behind the names of secrets: `api_key=...`, `"token": "..."`, `<password>...`, name/value pairs."""
-    kind = "" if kind == "shell" and _DOCUMENT.match(text) else kind
     keeps = ("data", "stringData") if _KEEPS_SECRETS.search(text) else ()
     yield from (section.span("body") for section in _SECTION.finditer(text) if is_strong(section["name"]))
-    begin, end, is_paired, unnamed, heredoc = 0, 0, False, None, text.find("<<")
+    begin, end, naming, is_paired, unnamed = 0, 0, 0, False, None
     for mark in sorted((mark for pattern in _MARKS for mark in pattern.finditer(text)), key=re.Match.start):
-        name, manner = mark["name"], "" if 0 <= heredoc < mark.start() and kind == "shell" else kind
+        name = mark["name"]
+        is_colon = mark["sign"].strip() == ":"
         if begin <= mark.start() < end or (
-            text[mark.start() - 1 : mark.start()] == "$" and mark["sign"].strip() == ":"
+            is_colon and text[max(mark.start() - 2, 0) : mark.start()].endswith(("$", "//"))
         ):
             continue
         if _NAMING.fullmatch(name) and _is_of(mark, _NAME, _TAG):
             named = _NAMED.match(text, mark.end())
             is_paired = named is not None and looks_secret(named["name"])
-            if is_paired and unnamed and not re.search("[}{]", text[unnamed.end() : mark.start()]):
-                yield from ((first, last) for first, last, _ in _value(text, unnamed, manner, "password"))
-            unnamed = None
+            if is_paired and unnamed and not _APART.search(text, unnamed.end(), mark.start()):
+                yield from ((first, last) for first, last, _ in _value(text, unnamed, kind, "password"))
+            unnamed, naming = None, mark.end()
+            if named and _PAIRED.match(text, named.end()):
+                continue
         elif _VALUED.fullmatch(name):
+            is_paired = is_paired and not _APART.search(text, naming, mark.start())
             name, unnamed, is_paired = "password" if is_paired else name, mark, False
         if name in keeps or _is_secret_by_place(text, mark):
             name = "password"
-        for begin, end, is_secret in _value(text, mark, manner, name) if looks_secret(name) else ():
+        for begin, end, is_secret in _value(text, mark, kind, name) if looks_secret(name) else ():
             yield (begin, end) if is_secret else (0, 0)
 
 
@@ -192,7 +272,7 @@ def _is_secret_by_place(text: str, mark: re.Match[str]) -> bool:
         attribute = _ATTRIBUTE.search(mark["sign"])
         return attribute is not None and looks_secret(attribute["name"])
     in_query = text[mark.start() - 1 : mark.start()] in ("?", "&")
-    return _is_of(mark, _SPACED) or bool(
+    return (_is_of(mark, _SPACED) and name.lower().startswith("identified")) or bool(
         (in_query and _SIGNED_ADDRESS.fullmatch(name)) or (_is_of(mark, _CALL_OF) and _CALLED.fullmatch(name))
     )
 
@@ -205,7 +285,6 @@ _IN_QUERY: Final = regex(r"""[^&#\s"'<>]*+""")
 _IN_WORD: Final = regex(r"""(?:[^\s;&|<>()"'`\\]|\\.)*+""", re.S)
 _IN_CODE: Final = regex(r"""[^\s,;()\[\]{}"'`]*+(?:\s=(?=\s))?+[ \t]*+""")
 _IN_LINE: Final = regex(r"""(?:(?!\\n)[^\n])*+""")
-_IN_ELEMENT: Final = regex("[^<]*+")
 _NEXT: Final = r"""\s*\\{0,8}["']?[\w.-]{1,80}\\{0,8}["']?\s*[:=]"""
 _IN_FLOW: Final = regex(rf"""(?:[^\n"'`,}}\])\\]|,(?!{_NEXT})(?!\s*[{{\[])|[}}\])](?!\s*(?:[,;}}\])"']|$)))*+""", re.M)
 _IN_SETTING: Final = regex(
@@ -241,6 +320,9 @@ def _value(text: str, mark: re.Match[str], kind: str, name: str) -> Iterator[tup
     else:
         end = _value_end(text, place, _manner(text, mark, kind, is_first=is_first))
     quote = _OPENING.match(text, place)
+    if quote is not None and (_is_of(mark, _PAIR) or text.lstrip()[:1] == "<"):
+        closed = _closing(text, quote.end(), quote["mark"])
+        end = end if _JOINED.match(text, closed) else closed
     is_quoted = quote is not None and _closing(text, quote.end(), quote["mark"]) == end
     if quote is not None and is_quoted:
         place, end = quote.end(), end - len(quote["mark"]) * text.endswith(quote["mark"], quote.end(), end)
@@ -253,7 +335,7 @@ def _value(text: str, mark: re.Match[str], kind: str, name: str) -> Iterator[tup
 
 
 _CALL: Final = regex(r"lambda\b.*|[A-Za-z_][\w.]*[()].*|[A-Za-z_]\w*\.\w[\w.]*\[.*", re.S)
-_LOOKED_UP: Final = regex(r"environ\b|getenv\(|getpass|input\(|args\.|open\(|read\w*\(|config[\[.]|\.get\(")
+_LOOKED_UP: Final = regex(r"tokeniz|environ\b|getenv\(|getpass|input\(|args\.|open\(|read\w*\(|config[\[.]|\.get\(")
 
 
 def _is_computed(value: str, mark: re.Match[str], kind: str, name: str) -> bool:
@@ -269,13 +351,13 @@ def _manner(text: str, mark: re.Match[str], kind: str, *, is_first: bool) -> re.
     """What an unquoted value is made of here."""
     sign, opened = mark["sign"], text[max(mark.start() - 9, 0) : mark.start()].rstrip()[-1:]
     is_spaced, is_valued = sign.strip() != sign, text[mark.end() : mark.end() + 1] in ('"', "'", "[", "(", "{")
-    if opened in ("?", "&", "#") and "=" in sign and not is_spaced and kind != "shell":
+    if opened in ("?", "&", "#") and "=" in sign and not is_spaced:
         return _IN_QUERY
     if kind == "code" or ("=" in sign and is_spaced and is_valued):
         return _IN_CODE
     if sign.strip() == ":":
-        return _IN_FLOW if mark["close"] or opened in ("{", ",", "[") else _IN_WORD if kind == "shell" else _IN_LINE
-    if sign.isspace() or (kind == "shell" and not is_spaced):
+        return _IN_FLOW if mark["close"] or opened in ("{", ",", "[") else _IN_LINE
+    if sign.isspace():
         return _IN_WORD
     return _IN_LINE if is_spaced or (is_first and "\n" in text) else _IN_SETTING
 
