@@ -76,7 +76,7 @@ NEIGHBOURS: list[list[str]] = [
     ["--tokens-per-batch", "4096"], ["--keypoints", "17"], ["--key-frames", "24"], ["--sort-key", "created_at"], ["--author", "jane"], ["--bypass-cache"],
     ["--compass-angle", "90"], ["--seed", "1234567890"], ["--revision", "5b0f1d8c9a7e4f3b2c1d0e9f8a7b6c5d4e3f2a1b"], ["--commit=9f8e7d6c5b4a39281706f5e4d3c2b1a098765432"],
     ["--output_dir", "/data/runs/2024-05-11_llama3-8b_lr3e-4_bs512"], ["--password-file", "/run/secrets/db.txt"], ["--token-file=/etc/tokens/hf"],
-    ["--ssh-key-path", "/home/ml/.ssh/id_ed25519"], ["--credentials-file", "/root/.config/gcloud/adc.json"], ["--run-id", "run_20240511_173002"],
+    ["--ssh-key-path", "/home/user/.ssh/id_ed25519"], ["--credentials-file", "/home/user/.config/gcloud/adc.json"], ["--run-id", "run_20240511_173002"],
     ["--image", "nvcr.io/nvidia/pytorch:24.05-py3"], ["--dtype=bfloat16"], ["--tensor-parallel-size", "8"], ["--optimizer.betas=[0.9,0.95]"], ["--data-path", "/mnt/data/c4/en"],
     ["--num_tokens=300000000000"], ["--token-type", "bpe"], ["--master_port", "29500"], ["--max-num-batched-tokens=8192"], ["--special-token-map", "added_tokens.json"],
     ["--jwt-algorithm", "HS256"], ["--auth-type", "basic"], ["--signal", "SIGUSR1"], ["--design", "wide"], ["--monkey-patch"], ["--primary-key", "sample_id"], ["--endpoint", "http://10.0.0.4:8000/v1"],

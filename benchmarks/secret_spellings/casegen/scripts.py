@@ -157,10 +157,10 @@ def env_case(rng: Rng) -> Case:
 
 
 HARMLESS_ENV: list[tuple[str, str]] = [
-    ("TOKENIZERS_PARALLELISM", "false"), ("MAX_TOKENS", "4096"), ("HF_HOME", "/data/hf-home-cache"), ("HF_TOKEN_PATH", "/root/.cache/hf_tok"), ("SSH_AUTH_SOCK", "/tmp/ssh-XXab12/agent.4127"), ("NCCL_DEBUG", "INFO"),
+    ("TOKENIZERS_PARALLELISM", "false"), ("MAX_TOKENS", "4096"), ("HF_HOME", "/data/hf-home-cache"), ("HF_TOKEN_PATH", "/home/user/.cache/hf_tok"), ("SSH_AUTH_SOCK", "/tmp/ssh-XXab12/agent.4127"), ("NCCL_DEBUG", "INFO"),
     ("CUDA_VISIBLE_DEVICES", "0,1,2,3"), ("PYTHONPATH", "/opt/lab/src:/opt/lab/lib"), ("WANDB_PROJECT", "scaling-laws"), ("KEYBOARD_LAYOUT", "us-intl"), ("SLURM_JOB_ID", "48151623"), ("GOOGLE_APPLICATION_CREDENTIALS", "/etc/gcp/adc.json"),
-    ("AWS_REGION", "eu-west-1"), ("XAUTHORITY", "/home/ml/.Xauthority"), ("PASSES", "4"), ("COMPASS", "north-east"), ("MASTER_ADDR", "10.0.0.4"), ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"), ("GIT_COMMIT", "9f8e7d6c5b4a39281706f5e4d3c2b1a098765432"),
-    ("CONTAINER_IMAGE", "nvcr.io/nvidia/pytorch:24.05-py3"), ("LD_LIBRARY_PATH", "/usr/local/cuda/lib64:/usr/lib"), ("HF_HUB_ENABLE_HF_TRANSFER", "1"), ("XDG_SESSION_TYPE", "wayland"), ("LS_COLORS", "di=01;34:ln=01;36"), ("TRITON_CACHE_DIR", "/tmp/triton-cache"), ("PASSWORD_STORE_DIR", "/home/ml/.pass-dir"),
+    ("AWS_REGION", "eu-west-1"), ("XAUTHORITY", "/home/user/.Xauthority"), ("PASSES", "4"), ("COMPASS", "north-east"), ("MASTER_ADDR", "10.0.0.4"), ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"), ("GIT_COMMIT", "9f8e7d6c5b4a39281706f5e4d3c2b1a098765432"),
+    ("CONTAINER_IMAGE", "nvcr.io/nvidia/pytorch:24.05-py3"), ("LD_LIBRARY_PATH", "/usr/local/cuda/lib64:/usr/lib"), ("HF_HUB_ENABLE_HF_TRANSFER", "1"), ("XDG_SESSION_TYPE", "wayland"), ("LS_COLORS", "di=01;34:ln=01;36"), ("TRITON_CACHE_DIR", "/tmp/triton-cache"), ("PASSWORD_STORE_DIR", "/home/user/.pass-dir"),
 ]
 
 
@@ -174,7 +174,7 @@ def decoy(rng: Rng) -> Case:
     pool: list[list[str]] = [
         ["git", "checkout", sha], ["docker", "pull", f"nvcr.io/nvidia/pytorch@sha256:{sha256}"], ["docker", "run", "--env-file", ".env.prod", "--gpus", "all", "img:24.05", "python", "train.py"],
         ["docker", "login", "-u", "bob", "--password-stdin", "nvcr.io"], ["docker", "run", "-e", "HF_TOKEN", "-p", "8080:80", "-u", "1000:1000", "img"], ["curl", "-u", "alice", "https://h/v1"], ["curl", "--netrc-file", "/etc/netrc.ml", "-o", "w.bin", "https://h/w.bin?rev=" + sha],
-        ["kubectl", "get", "secret", "hf-secret", "-n", "ml"], ["kubectl", "create", "secret", "generic", "db", "--from-file=creds.json"], ["kubectl", "delete", "secret", "regcred"], ["ssh", "-i", "/home/ml/.ssh/id_ed25519", "-p", "2222", "ml@node7", "nvidia-smi"],
+        ["kubectl", "get", "secret", "hf-secret", "-n", "ml"], ["kubectl", "create", "secret", "generic", "db", "--from-file=creds.json"], ["kubectl", "delete", "secret", "regcred"], ["ssh", "-i", "/home/user/.ssh/id_ed25519", "-p", "2222", "ml@node7", "nvidia-smi"],
         ["python", "train.py", "--run-id", u, "--resume", f"/ckpt/{sha[:12]}/step_{n}"], ["python", "tok.py", "--special-tokens", "<pad>,<eos>,<unk>", "--vocab-size", "32000", "--eos-token", "</s>", "--bos-token", "<s>"],
         ["openssl", "dgst", "-sha256", "-sign", "key.pem", "model.bin"], ["openssl", "rsa", "-passin", "file:/run/pw.txt", "-in", "k.pem"], ["gpg", "--passphrase-file", "/run/pw", "--batch", "-d", "f.gpg"], ["gpg", "--recv-keys", rand(rng, 16, "0123456789ABCDEF")],
         ["huggingface-cli", "download", "meta-llama/Llama-3-8B", "--revision", sha], ["wandb", "sync", f"wandb/run-20240511_173002-{rand(rng, 8)}"], ["nsys", "profile", "-t", "cuda,nvtx", "-o", f"report_{n}", "python", "t.py"], ["ncu", "--set", "full", "--kernel-name", "regex:gemm", "-k", "flash_fwd", "-o", "r", "./a.out"],
