@@ -195,7 +195,7 @@ def ledger(
         host.go_through_threads()  # while what comes first is decided of each gap
         return compute_by(own, split, tiles, family, len(work.families))
 
-    compute, idle = side_by_side(len(work), computing, lambda: gaps(work, host, split, inside, lost))
+    compute, idle = side_by_side(len(own), computing, lambda: gaps(work, host, split, inside, lost))
     exposed = np.stack([covered(spans, tiles[:-1], tiles[1:]) for spans in (split.comm, split.copy)], axis=1)
     books = np.concatenate((compute, exposed, idle.by_tile_ns), axis=1)
     lines = (*map(Line.of_family, work.families), *map(Line, EXPOSED), *map(Line.of_cause, CAUSES))

@@ -304,9 +304,9 @@ def _device(
     shows_levels: bool,
 ) -> Device:
     """One GPU: when it was busy, its steps, and the books of its window cut at those."""
-    levels = LevelFinder(trace, work, host, gpu)
+    levels, rows = LevelFinder(trace, work, host, gpu), len(work.of(gpu))
     split, steps_of_run = side_by_side(
-        len(work), lambda: busy(work, gpu, window.stretches), lambda: steps(trace, work, host, levels, wanted)
+        rows, lambda: busy(work, gpu, window.stretches), lambda: steps(trace, work, host, levels, wanted)
     )
     cut = _steps_in_window(steps_of_run, gpu, window, wanted)
     edges = np.empty(0, np.int64) if cut is None else cut.edges_ns
@@ -318,7 +318,7 @@ def _device(
         return phases(trace, work, host, gpu, np.array(window.span) if cut is None else edges, window.stretches)
 
     phase, books = side_by_side(
-        len(work),
+        rows,
         phases_beside_levels,
         lambda: ledger(work, host, gpu, window.stretches, edges, split, lost),
     )
