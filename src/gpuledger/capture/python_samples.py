@@ -15,13 +15,14 @@ import shutil
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import field
 from typing import IO, Final
 
 from gpuledger.capture.output_files import SAMPLES, CapturePlace
 from gpuledger.capture.python_stacks import KNOWN, Frame, NoPython, PythonProcess, Unreadable
 from gpuledger.records import dataclass
-from gpuledger.system.files import whole_file
+from gpuledger.system.files import reason_of, whole_file
 from gpuledger.system.processes import ProcessTree
 
 HZ: Final = 250
@@ -44,7 +45,6 @@ class _SectionFile:
     file: IO[str]
     frames: dict[Frame, int] = field(default_factory=dict)
     stacks: dict[tuple[Frame, ...], int] = field(default_factory=dict)
-
     is_full: bool = False
 
     def look(self) -> None:
@@ -76,7 +76,8 @@ class _SectionFile:
 
     def close(self) -> None:
         self.process.close()
-        self.file.close()
+        with suppress(OSError):  # the disk is full: what was written is kept
+            self.file.close()
 
 
 class StackSampler:
@@ -90,7 +91,7 @@ class StackSampler:
         self._thread: threading.Thread | None = None
         self._tried: dict[int, tuple[str, int, int]] = {}  # processes without Python: their program, when to look again
         self.unreadable: str | None = None  # why a Python could not be sampled
-        self.sampled = 0
+        self.sampled = 0  # processes
 
     def __enter__(self) -> StackSampler:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -106,14 +107,15 @@ class StackSampler:
         self._over.set()
         if self._thread is not None:
             self._thread.join()
-        files = sorted(self._folder.iterdir())
-        self.sampled = len(files)
-        if files:
-            target = self._place.folder / f"{self._place.name}{SAMPLES}"
-            with whole_file(target, private=True) as file, gzip.open(file, "wb", compresslevel=6) as gathered:
-                for path in files:
-                    with path.open("rb") as section:
-                        shutil.copyfileobj(section, gathered)
+        target = self._place.folder / f"{self._place.name}{SAMPLES}"
+        try:
+            if self.sampled:
+                with whole_file(target, private=True) as file, gzip.open(file, "wb", compresslevel=6) as gathered:
+                    for path in sorted(self._folder.iterdir()):
+                        with path.open("rb") as section:
+                            shutil.copyfileobj(section, gathered)
+        except OSError as error:  # the profile is worth more than its samples
+            self.sampled, self.unreadable = 0, f"they could not be written: {reason_of(error)}"
         shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
@@ -143,7 +145,7 @@ class StackSampler:
                         del self._sections[pid]
                         section.close()
                 usual_s += 0.1 * (time.thread_time() - began_s - usual_s)
-        except OSError as error:  # the disk is full: what was written is kept
+        except OSError as error:
             self.unreadable = str(error)
         finally:
             for section in self._sections.values():
@@ -162,8 +164,8 @@ class StackSampler:
                 self.unreadable = str(error)
                 continue
             self._tried.pop(pid, None)
-            number = sum(path.name.startswith(f"{pid}-") for path in self._folder.iterdir())
-            file = (self._folder / f"{pid}-{number}").open("w", encoding="utf-8", errors="backslashreplace")
+            self.sampled += 1
+            file = (self._folder / f"{pid}-{self.sampled}").open("w", encoding="utf-8", errors="backslashreplace")
             header = {
                 "schema": "gpuledger.samples/2",
                 "pid": pid,

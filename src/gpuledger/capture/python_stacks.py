@@ -13,6 +13,7 @@ import os
 import re
 import struct
 import time
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, TypeAlias
@@ -34,6 +35,8 @@ Code: TypeAlias = tuple[int, str, str]
 """First line, qualified name and file of a code object."""
 Frame: TypeAlias = tuple[int, Code]
 """The line that runs (0: not known) and its code."""
+_LineTable: TypeAlias = tuple[list[int], list[int], int]
+"""Where stretches of one line begin, in bytes of code; their lines (0: none); where the last one ends."""
 
 
 class Unreadable(Exception):
@@ -79,7 +82,7 @@ _BY_HEADERS: Final = {
     (3, 12): _Layout(40, 0, 72, 8, 144, 56, 0, 232, 8, 0, 56, 70, 192, 112, 128, 68, 136, 40, 56),
 }
 _WORDS_OF_OFFSETS: Final = {(3, 13): (19, 25, 28, 34), (3, 14): (22, 28, 31, 39), (3, 15): (22, 31, 39, 47)}
-"""Which words of `_Py_DebugOffsets` begin what is said of a thread, its id, a frame and a code object."""
+"""Indices of the 64-bit words of `_Py_DebugOffsets` that begin thread state, native thread id, frame and code object."""
 KNOWN: Final = f"3.10 to 3.{max(_WORDS_OF_OFFSETS)[1]}"
 
 
@@ -171,7 +174,7 @@ class PythonProcess:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._codes: dict[int, tuple[bytes, Code, dict[int, int]]] = {}
+        self._codes: dict[int, tuple[bytes, Code, _LineTable]] = {}
         self._id_place: int | None = None
         self._last: dict[int, tuple[bytes, tuple[Frame, ...]]] = {}
         try:
@@ -186,7 +189,7 @@ class PythonProcess:
             self.version = self._version(start, symbols)
             layout = _layout_of(self.version, self._read(self._runtime, 512))
             if layout is None:
-                raise Unreadable("process {} runs Python {}.{}".format(pid, *self.version))
+                raise Unreadable("process {} runs a build of Python {}.{} that is not known".format(pid, *self.version))
             self._layout = layout
         except Unreadable:
             self.close()
@@ -218,7 +221,10 @@ class PythonProcess:
             if not first:
                 return
             yield first
-            first = self._word(first + next_offset)
+            try:
+                first = self._word(first + next_offset)
+            except Unreadable:  # it was freed meanwhile
+                return
 
     def stacks(self) -> dict[int, tuple[int, tuple[Frame, ...]]]:
         """When each thread was read (monotonic clock) and its frames, innermost first, by the thread's system id."""
@@ -228,7 +234,7 @@ class PythonProcess:
                 for _ in range(_TRIES):
                     try:
                         tid, time_ns, frames = self._stack(thread)
-                    except Unreadable:
+                    except (Unreadable, ValueError):  # the latter of bytes that are no text
                         continue
                     if frames:
                         found[tid] = time_ns, frames
@@ -300,10 +306,11 @@ class PythonProcess:
         known = self._codes.get(address)
         if known is None or known[0] != head[16:]:
             known = self._codes[address] = head[16:], self._code(head), self._lines(head)
-        _, code, lines = known
-        if offset < -2 or offset > max(lines, default=0):
+        _, code, (begins, lines, end) = known
+        if not -2 <= offset <= end:
             raise Unreadable("an instruction of other code")
-        return lines.get(max(offset, 0), 0), code
+        stretch = bisect_right(begins, max(offset, 0)) - 1
+        return (lines[stretch] if stretch >= 0 else 0), code
 
     def _code(self, head: bytes) -> Code:
         layout = self._layout
@@ -323,16 +330,19 @@ class PythonProcess:
         data = self._read(address + (layout.ascii_text if is_ascii else layout.wide_text), length * kind)
         return data.decode({1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}[kind], "surrogatepass")
 
-    def _lines(self, head: bytes) -> dict[int, int]:
-        """The line of each instruction, by its place in bytes."""
+    def _lines(self, head: bytes) -> _LineTable:
         layout = self._layout
         table = int.from_bytes(head[layout.line_table : layout.line_table + 8], "little")
         size = self._word(table + 16)
         if size > _MAX_TEXT:
             raise Unreadable("no table of lines")
         data, first = self._read(table + 32, size), struct.unpack_from("<i", head, layout.first_line)[0]
-        entries = _lines_310(data, first) if layout.bytecode is None else _lines(data, first)
-        return {place: line or 0 for begin, end, line in entries for place in range(begin, end, 2)}
+        entries = list(_lines_310(data, first) if layout.bytecode is None else _lines(data, first))
+        return (
+            [begin for begin, _, _ in entries],
+            [line or 0 for _, _, line in entries],
+            entries[-1][1] if entries else 0,
+        )
 
     def _id_of_pthread(self, thread: int) -> int:
         """The system's id of a thread, which the C library keeps at one place of all its threads' records."""
