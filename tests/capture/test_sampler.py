@@ -219,6 +219,19 @@ def test_a_python_that_ends_while_it_is_read_leaves_what_was_seen(tmp_path: Path
     assert sections[0].seen[True, "<module>:2"] > 3
 
 
+def test_a_full_disk_costs_the_samples_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(python_samples, "whole_file", full)
+    place = CapturePlace(tmp_path, "run", ".json.gz")
+    with StackSampler(place) as sampler, Interruption() as interruption:
+        argv = [sys.executable, "-c", "import time; time.sleep(0.5)"]
+        assert run_attended(argv, interruption, on_start=sampler.watch).exit_code == 0
+    assert "could not be written: no space left on device" in (sampler.why_nothing or "")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_tree_holds_children_and_what_carries_the_mark_and_nothing_else(tmp_path: Path) -> None:
     parents = {10: 1, 11: 10, 12: 11, 20: 1, 21: 1, 22: 20}
     for pid, parent in parents.items():

@@ -82,7 +82,7 @@ class AllowedFolders:
             reader = reader_of(source)
             is_one = not isinstance(reader, TorchReader) or says_it_is_a_trace(source, DEFAULT_LIMITS)
         except (GpuledgerError, OSError):
-            return None  # whatever is wrong with it is said when somebody opens it
+            return None  # opening it reports the error
         return source if reader is not None and is_one else None
 
 
@@ -169,7 +169,7 @@ class AgentProfiles:
 
     @contextmanager
     def one_call(self, tell: Progress) -> Iterator[None]:
-        """Only the folders are read meanwhile, and whoever waits is told what, and how many rows of it so far."""
+        """Restrict reading to the allowed folders and report progress to `tell`, for one call."""
         before, self._tell = self._tell, tell
         try:
             with only_below(self.folders.folders):

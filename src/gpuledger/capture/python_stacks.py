@@ -82,7 +82,7 @@ _BY_HEADERS: Final = {
     (3, 12): _Layout(40, 0, 72, 8, 144, 56, 0, 232, 8, 0, 56, 70, 192, 112, 128, 68, 136, 40, 56),
 }
 _WORDS_OF_OFFSETS: Final = {(3, 13): (19, 25, 28, 34), (3, 14): (22, 28, 31, 39), (3, 15): (22, 31, 39, 47)}
-"""Indices of the 64-bit words of `_Py_DebugOffsets` that begin thread state, native thread id, frame and code object."""
+"""Index of the word of `_Py_DebugOffsets` where thread state, native thread id, frame and code object begin."""
 KNOWN: Final = f"3.10 to 3.{max(_WORDS_OF_OFFSETS)[1]}"
 
 

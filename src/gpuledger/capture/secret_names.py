@@ -61,7 +61,7 @@ _OF_WHOM: Final = 2  # TOKEN_GITHUB; TOKEN_PER_STEP is another thing
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a variable, an option or a key of this name may hold something that nobody else should read."""
+    """Whether the name of a variable, option or key suggests a secret."""
     words = _words(name)
     weak = _WEAK.fullmatch(words[-1]) if words else None
     is_weak = weak is not None and words[-1].removesuffix("s") not in _ENGLISH and words[-1] not in _ENGLISH
@@ -109,7 +109,7 @@ _ELEMENT: Final = regex(r"[^\s,()\[\]{}\"']+")
 
 
 def may_not_be_shown(name: str, value: str) -> bool:
-    """Whether a value that is called so is a secret, as far as one can tell from both."""
+    """Whether a value is withheld, by its name and its form."""
     if not looks_secret(name) or _PLAIN.fullmatch(value) or _REFERENCE.fullmatch(value):
         return False
     if _FILE.fullmatch(value) and not looks_random(value):

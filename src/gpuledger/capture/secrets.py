@@ -74,7 +74,7 @@ _DEPTH, _SHORT = 6, 8
 
 
 class _Word:
-    """A word of a shell's command as the program gets it, and where its letters stand in the text."""
+    """One shell word after unquoting, and the position of each of its letters in the text."""
 
     def __init__(self) -> None:
         self.plain, self._places, self._parts = "", list[Place](), list[tuple[int, int, Place]]()
@@ -381,7 +381,7 @@ def _block(text: str, mark: re.Match[str]) -> Place | None:
 
 
 _DEEPEST: Final = 200
-"""Columns that keys of YAML stand in; beyond, it is another text with a colon."""
+"""Deepest column of a YAML key; beyond it, a colon is ordinary text."""
 
 
 def _value_end(text: str, place: int, manner: re.Pattern[str]) -> int:

@@ -237,7 +237,7 @@ EDIT_OF: Final[Mapping[str, Callable[[Fixes], Edit]]] = {
 
 SELDOM: Final = 0.2  # a finding of which the usual steps lose less than this share is about what few steps do
 MOST_GPUS: Final = 64
-"""Of a profile of more GPUs, rules are asked about so many: each answer is a replay of all GPUs."""
+"""GPUs that rules run on, at most: each saving replays all GPUs of the profile."""
 
 ESTIMATED: Final = 0.25  # savings by what other kernels would take are off by as much
 

@@ -167,7 +167,7 @@ class Host:
         self._kept: Final[dict[Callable[..., Any], Any]] = {}
 
     def once(self, figure: Callable[..., Figure], *arguments: object) -> Figure:
-        """What does not depend on the GPU that asks, found once for all of them."""
+        """`figure` of these arguments, computed once: every GPU must pass the same ones."""
         if figure not in self._kept:
             self._kept[figure] = figure(*arguments)
         found: Figure = self._kept[figure]
