@@ -12,7 +12,7 @@ from typing import IO, Final
 
 from gpuledger.capture.launchers import Remote
 from gpuledger.capture.manifest import Witness
-from gpuledger.capture.shareable import shareable_command, shareable_value
+from gpuledger.capture.secrets import shown_value, without_secrets
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.runbook.plan import CellJob
 from gpuledger.system.interruption import Interruption
@@ -46,7 +46,7 @@ def run_elsewhere(
         patience=patience,
         signaller=remote.signalled,
     )
-    prefix = shlex.join(shareable_command(remote.prefix))
+    prefix = shlex.join(without_secrets(remote.prefix))
     if ended.exit_code == _CONNECTION_LOST:
         log.write(f"error: {_without_connection(remote)}\n".encode())
         return ended
@@ -86,7 +86,7 @@ def _lost_variable(
     if seen is not None and exit_code in _DONE:  # else the program's last line is the last of the log
         had = " ".join(f"{name}={shlex.quote(value)}" for name, value in seen.variables.items())
         log.write(f"# right before the program there was: {had or 'nothing that was set'}\n".encode())
-    return witness.complaint(seen, shlex.join(shareable_command(command)), shareable_value)
+    return witness.complaint(seen, shlex.join(without_secrets(command)), shown_value)
 
 
 def _lost_file(remote: Remote, left: Sequence[str]) -> GpuledgerError | None:
