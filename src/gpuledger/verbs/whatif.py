@@ -14,6 +14,7 @@ from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.findings.profiled_run import diagnose
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.document import Document
+from gpuledger.present.views.shown import ShownResult
 from gpuledger.present.views.tables import tables_document
 from gpuledger.present.views.whatif import questions_sheet, whatif_document, whatif_of_tables_sheet
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
@@ -22,7 +23,6 @@ from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownResult
 
 Change = tuple[str, Any]
 """What is done, and to what: ("fix", "HOST-SYNC"), ("speedup", ("gemm", 2)), ("remove", "sync"), ("hide",
