@@ -146,7 +146,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReplayedChanges:
     """What the changes that were asked about would do. Times are of the whole stretch of so many steps."""
 
     gpu: int
@@ -177,7 +177,7 @@ class Answer:
         return stretch_ns // self.steps
 
 
-def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[str, ProgramChange]) -> Answer:
+def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[str, ProgramChange]) -> ReplayedChanges:
     """Replay the changes, and after them each of the fixes that a finding may ask for."""
     now, host, steps = replayed_stretch(scenario, ()), PlainHost(scenario), scenario.device.step_count
 
@@ -195,7 +195,7 @@ def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[
     alone = tuple(map(alone_effect, changes))
     in_order = _in_order(scenario, now, changes)
     kept_ns = in_order[-1].steady_ns - replayed_stretch(scenario, edits_of(changes)).steady_ns
-    return Answer(
+    return ReplayedChanges(
         gpu=scenario.device.gpu,
         steps=steps,
         has_steps=scenario.device.steps is not None,

@@ -22,7 +22,7 @@ from gpuledger.cli.inputs import (
     rank_step_options,
 )
 from gpuledger.cli.output import Output, page_options
-from gpuledger.verbs.definition import Argument, Option, Profile
+from gpuledger.verbs.definition import Option, Profile, VerbArgument
 
 _COMPLETES = {"": None, "files": files, "ranges": range_patterns, "levels": level_names}
 
@@ -32,7 +32,7 @@ class VerbParameter(NamedTuple):
 
     name: str
     kind: Any
-    said: Option | Argument | None
+    said: Option | VerbArgument | None
     default: Any
 
     @property
@@ -57,7 +57,7 @@ def _parameter(name: str, annotation: Any, default: Any) -> VerbParameter:
     said = None
     if get_origin(annotation) is Annotated:
         annotation, *rest = get_args(annotation)
-        said = next((part for part in rest if isinstance(part, Option | Argument)), None)
+        said = next((part for part in rest if isinstance(part, Option | VerbArgument)), None)
     if get_origin(annotation) in (Union, UnionType):
         kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
         annotation = kinds[0] if len(kinds) == 1 else annotation
@@ -97,7 +97,7 @@ def _declared(parameter: VerbParameter) -> Callable[[Any], Any]:
     if several:
         kind = get_args(kind)[0]
     given: dict[str, Any] = {"type": _click_type(kind, said)}
-    if isinstance(said, Argument):
+    if isinstance(said, VerbArgument):
         many = {"nargs": -1} if several else {}
         return click.argument(parameter.name, metavar=said.metavar, required=said.required, **many, **given)
     assert said is not None  # noqa: S101 - who calls has looked
@@ -117,7 +117,7 @@ def _declared(parameter: VerbParameter) -> Callable[[Any], Any]:
     )
 
 
-def _click_type(kind: Any, said: Option | Argument | None) -> Any:
+def _click_type(kind: Any, said: Option | VerbArgument | None) -> Any:
     if get_origin(kind) is Literal:
         return click.Choice(get_args(kind))
     if kind is Path:

@@ -1,7 +1,7 @@
 """How a verb is declared: a typed function, from which the command line, the tool and the reference are made.
 
     def gaps(profile: Profile, *, least_ns: Annotated[int | None, Option("List ...")] = None,
-             **asked: Unpack[ProfileOptions]) -> Gaps:
+             **asked: Unpack[ProfileOptions]) -> GapsAnswer:
 
 A parameter without a default is an argument; keyword-only ones are options; `ProfileOptions` stands for those that all
 verbs about a profile have. The docstring is the help. Nothing here, nor a verb's signature, loads what reads profiles.
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
     Profile = Trace | str | Path
 else:
-
-    class Profile:
-        """A profile: where it is, or what was read of it."""
+    Profile = object  # what a verb's signature says; nothing is loaded for it
 
 
 class Option(NamedTuple):
@@ -42,7 +40,7 @@ class Option(NamedTuple):
     most: float | None = None
 
 
-class Argument(NamedTuple):
+class VerbArgument(NamedTuple):
     """What is said of an argument."""
 
     metavar: str

@@ -8,7 +8,7 @@ from gpuledger.units import parse_instant
 from gpuledger.verbs.definition import Option, Profile, ProfileOptions
 
 if TYPE_CHECKING:
-    from gpuledger.present.views.gaps import Gaps
+    from gpuledger.present.views.gaps import GapsAnswer
 
 
 def _length(text: str) -> int:
@@ -31,7 +31,7 @@ def gaps(
         ),
     ] = None,
     **asked: Unpack[ProfileOptions],
-) -> Gaps:
+) -> GapsAnswer:
     """Show why the GPU was idle in PROFILE: causes, triggers, launches, overlap, the longest gaps.
 
     A gap is a time in which nothing ran on a GPU: no kernel, no copy, no graph, on any stream, of any process. Its

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpuledger.analyse.diff.from_tables import side_of_tables
-from gpuledger.changes.answer import Answer, FasterPart, answer, speed_up_of_tables
+from gpuledger.changes.answer import FasterPart, ReplayedChanges, answer, speed_up_of_tables
 from gpuledger.changes.changes import Changes, ProgramChange
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.findings.profiled_run import diagnose
@@ -46,7 +46,7 @@ _MAKERS: Final[dict[str, Callable[[Changes, Any], ProgramChange]]] = {
 class WhatIf(ShownResult):
     """What changes would save, and the ways to show it."""
 
-    replayed: Answer | None  # None where the profile is tables of sums, or no change could be made
+    replayed: ReplayedChanges | None  # None where the profile is tables of sums, or no change could be made
     faster: tuple[FasterPart, ...]  # of tables of sums: the parts that were made faster
     refused: tuple[NothingRecorded, ...]
     """Why changes could not be made: the profile has nothing of that name. The others are answered all the same."""

@@ -103,7 +103,7 @@ def _stacks(bottom: np.ndarray, top: np.ndarray, most: float, wide: float, gap: 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class HeatRow:
     """One row of a map."""
 
     name: str
@@ -113,7 +113,12 @@ class Row:
 
 
 def heat_map(
-    title: str, description: str, rows: Sequence[Row], full: Sequence[int] | int, ends: tuple[str, str], of: str = ""
+    title: str,
+    description: str,
+    rows: Sequence[HeatRow],
+    full: Sequence[int] | int,
+    ends: tuple[str, str],
+    of: str = "",
 ) -> Picture:
     """A row of cells each, the darker the more; `full` is what counts as all, for a cell or for all of them.
 

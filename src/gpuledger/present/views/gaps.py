@@ -43,7 +43,7 @@ _HALF: Final = 0.5
 """Of the GPU work: from here on the host is ahead, or kernels are mostly tiny."""
 
 
-class Gaps(Answer, frozen=True, kw_only=True, tag="gpuledger.gaps/1"):
+class GapsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.gaps/1"):
     """Idle time of each GPU. Causes and lengths are of the whole window; triggers and launches of the steady steps."""
 
     has_steps: bool
@@ -81,14 +81,14 @@ class Gaps(Answer, frozen=True, kw_only=True, tag="gpuledger.gaps/1"):
         return say("{title}, steady steps", title=title) if self.has_steps and table in self._OF_STEPS else title
 
 
-def gaps_answer(name: str, trace: Trace, devices: Sequence[Device], least_ns: int | None = None) -> Gaps:
+def gaps_answer(name: str, trace: Trace, devices: Sequence[Device], least_ns: int | None = None) -> GapsAnswer:
     """Why each GPU was idle; the longest gaps, or all from `least_ns` on."""
     gaps = [gap_summary(trace, device, least_ns) for device in devices]
     launches = [launch_costs(trace, device) for device in devices]
     works = [overlap(device) for device in devices]
     streams = [stream_overlap(trace, device) for device in devices]
     of_all = zip(devices, gaps, launches, works, streams, strict=True)
-    return Gaps(
+    return GapsAnswer(
         profile=name,
         zero_ns=devices[0].zero_ns,
         sentences=(*(line for each in of_all for line in _sentences(*each)), *note_sentences(trace.health)),

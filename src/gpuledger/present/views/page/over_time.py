@@ -21,7 +21,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, columns, icicle
-from gpuledger.present.charts.over_time import Band, Row, heat_map, memory_area
+from gpuledger.present.charts.over_time import Band, HeatRow, heat_map, memory_area
 from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.program_time import (
@@ -128,7 +128,7 @@ def streams_chart(report: ReportAnswer) -> doc.Chart:
             pid = os_pid(stream.pid)
             name = say("GPU {gpu}, stream {stream} of process {pid}", gpu=stream.gpu, stream=stream.stream, pid=pid)
         busy = share_text(int(stream.busy_ns.sum()) / length_ns)
-        rows.append(Row(name, stream.busy_ns, say("{share} busy", share=busy)))
+        rows.append(HeatRow(name, stream.busy_ns, say("{share} busy", share=busy)))
     widths = (use.edges_ns[1:] - use.edges_ns[:-1]).tolist()
     said = joined("; ", (joined(": ", (row.name, row.said)) for row in rows))
     draw = partial(heat_map, say("How busy each stream was"), said, rows, widths, window_ends(report.run), say("busy"))
