@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.attribution.lines import LinePlace, idle_lines
 from gpuledger.ledger.causes import CAUSES, TRIGGERS, Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.gaps import histogram
 from gpuledger.ledger.ranges import ranges_around
-from gpuledger.records import dataclass
 from gpuledger.trace.model import Trace
 from gpuledger.trace.statistics import largest
 
@@ -22,16 +22,14 @@ MOST_LINES: Final = 20  # those with the most time
 LONGEST: Final = 20  # so many single gaps are described where nobody says from which length on
 
 
-@dataclass(frozen=True, slots=True)
-class CauseTime:
+class CauseTime(Struct, frozen=True):
     """Idle time of one cause."""
 
     cause: Cause
     time_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerTime:
+class TriggerTime(Struct, frozen=True):
     """Idle time that one thing set off."""
 
     trigger: Trigger
@@ -40,8 +38,7 @@ class TriggerTime:
     time_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class GapLengths:
+class GapLengths(Struct, frozen=True):
     """Gaps of about one length."""
 
     name: str  # from where to where, as `1-5 us`
@@ -49,8 +46,7 @@ class GapLengths:
     time_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class LongGap:
+class LongGap(Struct, frozen=True):
     """One gap, and what was around it."""
 
     start_ns: int  # from the run's zero, as `--time` takes it
@@ -69,8 +65,7 @@ class LongGap:
         return self.start_ns + self.length_ns
 
 
-@dataclass(frozen=True, slots=True)
-class GapSummary:
+class GapSummary(Struct, frozen=True):
     """All gaps of one GPU. Causes have the most time first, the longest gaps are in the order of their length."""
 
     gpu: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.attribution.ranges import Nest
 from gpuledger.catalog.calls import CallKind
@@ -13,7 +14,6 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import calls_in_ranges
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
@@ -22,8 +22,7 @@ from gpuledger.trace.statistics import Statistics, percentile_in_order, summaris
 from gpuledger.trace.tables import Rows
 
 
-@dataclass(frozen=True, slots=True)
-class CallTimes:
+class CallTimes(Struct, frozen=True):
     """The calls of one function, in nanoseconds. `order` is the profiler's numbering of names."""
 
     name: str
@@ -68,8 +67,7 @@ DELAYS: Final[tuple[tuple[str, int | None], ...]] = (
 """How long launched work waited, each bucket up to but not including its bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueDelays:
+class QueueDelays(Struct, frozen=True):
     """From a launch call's return to the start of what it launched; 0 for what began before the call returned."""
 
     median_ns: float
@@ -79,8 +77,7 @@ class QueueDelays:
     by_bucket: tuple[tuple[str, int], ...]  # how many activities waited how long, see DELAYS
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchQueue:
+class LaunchQueue(Struct, frozen=True):
     """How far the host runs ahead."""
 
     activities: int
@@ -90,8 +87,7 @@ class LaunchQueue:
     delays: QueueDelays | None  # None where no launch call was recorded
 
 
-@dataclass(frozen=True, slots=True)
-class RangeLaunches:
+class RangeLaunches(Struct, frozen=True):
     """The launch calls inside the ranges of one name, the ranges inside them included."""
 
     name: str
@@ -100,8 +96,7 @@ class RangeLaunches:
     total_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchCosts:
+class LaunchCosts(Struct, frozen=True):
     """All of it, for one GPU. Calls have the most time first, ranges the most launches."""
 
     gpu: int

@@ -7,10 +7,10 @@ exposed times and the idle time sum to the window. `stream_overlap`: kernels tha
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
@@ -18,8 +18,7 @@ from gpuledger.trace.spans import Ints, shares_in_order, total
 from gpuledger.trace.strings import Codes
 
 
-@dataclass(frozen=True, slots=True)
-class Exposure:
+class Exposure(Struct, frozen=True):
     """One kind of work."""
 
     hidden_ns: int
@@ -30,8 +29,7 @@ class Exposure:
         return self.hidden_ns + self.exposed_ns
 
 
-@dataclass(frozen=True, slots=True)
-class WorkOverlap:
+class WorkOverlap(Struct, frozen=True):
     """One GPU's window."""
 
     gpu: int
@@ -55,8 +53,7 @@ def overlap(device: Device) -> WorkOverlap:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class OverlappingPair:
+class OverlappingPair(Struct, frozen=True):
     """A kernel that begins before what ran before it on its stream ends, and the kernel that began last before it."""
 
     before: str
@@ -65,8 +62,7 @@ class OverlappingPair:
     overlap_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOverlap:
+class StreamOverlap(Struct, frozen=True):
     """What overlaps on single streams of one GPU in its steady steps."""
 
     gpu: int

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from gpuledger.analyse.gap_summary import GapSummary, gap_summary
 from gpuledger.analyse.launch_costs import LaunchCosts, launch_costs
 from gpuledger.analyse.memory.figures import MemoryFigures, memory_figures
@@ -18,7 +20,6 @@ from gpuledger.analyse.step_summary import PhaseTime, StepBooks, phase_times, st
 from gpuledger.findings.idle import code_of_trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation, variation
-from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
 
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from gpuledger.analyse.utilization.stretches import SampledUse
 
 
-@dataclass(frozen=True, slots=True)
-class StepsAnswer:
+class StepsAnswer(Struct, frozen=True):
     """The steps of one GPU; without steps, only the levels that the device knows."""
 
     device: Device
@@ -57,8 +57,7 @@ def sampled_use(trace: Trace, device: Device) -> SampledUse | None:
     return None if isinstance(use, NotMeasured) else use
 
 
-@dataclass(frozen=True, slots=True)
-class GapsAnswer:
+class GapsAnswer(Struct, frozen=True):
     """Why one GPU was idle."""
 
     device: Device
@@ -77,8 +76,7 @@ def gaps_answer(trace: Trace, device: Device, least_ns: int | None = None) -> Ga
     return GapsAnswer(device, gap_summary(trace, device, least_ns))
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchesAnswer:
+class LaunchesAnswer(Struct, frozen=True):
     """What launching costs."""
 
     device: Device
@@ -90,8 +88,7 @@ def launches_answer(trace: Trace, device: Device) -> LaunchesAnswer:
     return LaunchesAnswer(device, launch_costs(trace, device))
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryAnswer:
+class MemoryAnswer(Struct, frozen=True):
     """What is copied and allocated."""
 
     device: Device
@@ -103,8 +100,7 @@ def memory_answer(trace: Trace, device: Device) -> MemoryAnswer:
     return MemoryAnswer(device, memory_figures(trace, device))
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorShape:
+class OperatorShape(Struct, frozen=True):
     """The launches of an operator with like inputs, and the work that these make, where it can be counted."""
 
     costs: OpGroup
@@ -112,8 +108,7 @@ class OperatorShape:
     work: OperatorWork | None
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorsAnswer:
+class OperatorsAnswer(Struct, frozen=True):
     """What operators cost."""
 
     device: Device
@@ -149,8 +144,7 @@ def ranges_answer(trace: Trace, device: Device) -> RangeTree:
     return range_tree(trace, device, None if isinstance(use, NotMeasured) else use)
 
 
-@dataclass(frozen=True, slots=True)
-class OverlapAnswer:
+class OverlapAnswer(Struct, frozen=True):
     """What runs beside what, and kernels that overlap on one stream."""
 
     device: Device

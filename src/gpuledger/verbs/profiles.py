@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import SAMPLES, open_trace, wanted_columns
-from gpuledger.records import dataclass
 from gpuledger.selection import SLOWEST, Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Trace
@@ -24,8 +25,7 @@ WHERE_SAMPLED: Final = {**SAMPLES, **wanted_columns((Table.KERNELS,))}
 Profile = Trace | str | Path  # a profile: where it is, or what was read of it
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileReading:
+class ProfileReading(Struct, frozen=True):
     """How profiles are read: what that may cost, who is told of it, and what names the work inside CUDA graphs."""
 
     limits: Limits = DEFAULT_LIMITS

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from gpuledger.analyse.gap_summary import GapSummary
 from gpuledger.analyse.path_summary import PathSummary
@@ -50,7 +51,6 @@ from gpuledger.present.views.phases import layers_sheet
 from gpuledger.present.views.phases import phases_sheet as layer_phases_sheet
 from gpuledger.present.views.report_parts import drawing_order, ledger_title
 from gpuledger.present.views.tables import stretch_sheet
-from gpuledger.records import replace
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import count_text, share_text, time_text
 

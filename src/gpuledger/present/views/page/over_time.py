@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from gpuledger.analyse.range_tree import RangeNode, RangeTree
 from gpuledger.answers.report import ReportAnswer
@@ -33,7 +34,6 @@ from gpuledger.present.views.program_time import (
     waiting_calls_sheet,
 )
 from gpuledger.present.views.tables import stretch_sheet
-from gpuledger.records import replace
 from gpuledger.trace.model import NotMeasured, os_pid
 from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Table

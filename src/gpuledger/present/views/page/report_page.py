@@ -5,6 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.analyse.overlap import WorkOverlap
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.answers.report import ReportAnswer
@@ -48,7 +51,6 @@ from gpuledger.present.views.page.over_time import (
 )
 from gpuledger.present.views.page.rooflines import operator_roofline_chart, sampled_roofline_chart
 from gpuledger.present.views.report_parts import ledger_block, saving_share, verdict
-from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
@@ -222,8 +224,7 @@ def _source_facts(report: ReportAnswer) -> tuple[str, ...]:
     return tuple(facts)
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """A picture and how its file's name ends."""
 
     ending: str
