@@ -12,7 +12,6 @@ import struct
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp_types import CallToolResult, ImageContent, Implementation, TextContent, Tool
+from msgspec.structs import replace
 
 from gpuledger.agents.answers import AgentAnswer, AgentTool, cleaned
 from gpuledger.agents.calls import TOOLS, answered

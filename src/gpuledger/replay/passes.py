@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
 from gpuledger.trace.spans import Ints
@@ -40,9 +40,9 @@ _NONE: Final = -(1 << 62)
 
 def replay_times(graph: DependencyGraph) -> Times:
     """When every call and operation begins and ends."""
-    times = Times(*(getattr(graph.recorded, name).copy() for name in Times.__struct_fields__))
+    times = Times(*(column.copy() for column in astuple(graph.recorded)))
     if is_compiled():
-        native.forward(*columns(graph), *table_columns(times), graph.threads, graph.streams, graph.groups)
+        native.forward(*columns(graph), *astuple(times), graph.threads, graph.streams, graph.groups)
     else:
         _PlainPass(graph, times).run()
     return times
@@ -50,12 +50,7 @@ def replay_times(graph: DependencyGraph) -> Times:
 
 def columns(graph: DependencyGraph) -> tuple[Ints, ...]:
     """The graph as the compiled passes take it."""
-    return (graph.order, *table_columns(graph.calls), graph.wait, graph.wait_ns, *table_columns(graph.operations))
-
-
-def table_columns(table: object) -> tuple[Ints, ...]:
-    """The columns of a part of the graph, or of times."""
-    return tuple(getattr(table, name) for name in type(table).__struct_fields__)
+    return (graph.order, *astuple(graph.calls), graph.wait, graph.wait_ns, *astuple(graph.operations))
 
 
 class _PlainPass:
@@ -184,7 +179,7 @@ def no_limits(graph: DependencyGraph) -> Latest:
 def set_limits(graph: DependencyGraph, latest: Latest) -> None:
     """Fill in how late everything may be for what has a limit to keep it."""
     if is_compiled():
-        native.slack(*columns(graph), *table_columns(latest), graph.threads, graph.streams, graph.groups)
+        native.slack(*columns(graph), *astuple(latest), graph.threads, graph.streams, graph.groups)
     else:
         _PlainLimits(graph, latest).run()
 
@@ -200,7 +195,7 @@ class PathWalk:
     def back(self, event: int, from_ns: int, stop_ns: int) -> HeldPath:
         """From an event at its time to an instant, or to where nothing is known to have held it up."""
         if is_compiled():
-            given = (*columns(self.graph), *table_columns(self.times), *self._room)
+            given = (*columns(self.graph), *astuple(self.times), *self._room)
             count = native.path(*given, event, from_ns, stop_ns)
             return HeldPath(*(column[:count].copy() for column in self._room))
         segments = _plain_path(self.graph, self.times, event, from_ns, stop_ns, len(self._room[0]))
