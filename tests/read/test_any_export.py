@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from gpuledger import GpuledgerError, open_trace
 from gpuledger.analyse.launch_costs import launch_costs

@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.agents.answers import DEVICE, HANDLE, LIMIT, MOST_LETTERS, OFFSET, AgentAnswer, AgentTool, paged, picked
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.analyse.diff.compare import compare
@@ -32,7 +35,6 @@ from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.present.views.shown import ShownResult
 from gpuledger.present.views.timeline import step_kernels_sheet
 from gpuledger.present.views.utilization import use_answer
-from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.sql.answer import answer_statement
 from gpuledger.sql.booked import QuerySubject
@@ -47,8 +49,7 @@ _FEW: Final = 5  # rows of each table where no table is named
 _USUAL: Final = 20  # rows of a table that is named
 
 
-@dataclass(frozen=True, slots=True)
-class AskedPart:
+class AskedPart(Struct, frozen=True):
     """Which part of an answer is wanted: all tables in short, or one of them, from a row on."""
 
     device: int | None = None
@@ -283,7 +284,7 @@ TOOLS: Final = (
     AgentTool(
         ask,
         {"handle": HANDLE, "question": {"type": "string", "enum": _OTHERS}, **PART},
-        ("handle", "question"),
+        required=("handle", "question"),
         title="Another question",
     ),
     AgentTool(
@@ -294,13 +295,13 @@ TOOLS: Final = (
             "offset": OFFSET,
             "limit": LIMIT,
         },
-        ("handle", "sql"),
+        required=("handle", "sql"),
         title="Question in SQL",
     ),
     AgentTool(
         query_tables,
         {"table": {"type": "string", "description": "Only this one, with its columns."}},
-        (),
+        required=(),
         title="Tables for SQL",
     ),
     AgentTool(
@@ -313,7 +314,7 @@ TOOLS: Final = (
             "limit": LIMIT,
             "anyway": {"type": "boolean", "description": "Compare even if the two are unlike: other GPU, no steps."},
         },
-        ("before", "after"),
+        required=("before", "after"),
         title="Compare two profiles",
     ),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.attribution.lines import idle_lines
 from gpuledger.catalog.kernel_names import label
@@ -83,8 +84,7 @@ class IdleLineRow(Row, frozen=True):
     share: Annotated[float | None, Label(say("Share"), Unit.SHARE, meaning="of the idle time")]
 
 
-@dataclass(frozen=True, slots=True)
-class GapSummary:
+class GapSummary(Struct, frozen=True):
     """All gaps of one GPU. Causes have the most time first, the longest gaps are in the order of their length."""
 
     gpu: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.attribution.ranges import Nest
 from gpuledger.catalog.calls import CallKind
@@ -24,8 +25,7 @@ from gpuledger.trace.statistics import Statistics, percentile_in_order, summaris
 from gpuledger.trace.tables import Rows
 
 
-@dataclass(frozen=True, slots=True)
-class CallTimes:
+class CallTimes(Struct, frozen=True):
     """The calls of one function, in nanoseconds. `order` is the profiler's numbering of names."""
 
     name: str
@@ -70,8 +70,7 @@ DELAYS: Final[tuple[tuple[str, int | None], ...]] = (
 """How long launched work waited, each bucket up to but not including its bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueDelays:
+class QueueDelays(Struct, frozen=True):
     """From a launch call's return to the start of what it launched; 0 for what began before the call returned."""
 
     median_ns: float
@@ -81,8 +80,7 @@ class QueueDelays:
     by_bucket: tuple[tuple[str, int], ...]  # how many activities waited how long, see DELAYS
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchQueue:
+class LaunchQueue(Struct, frozen=True):
     """How far the host runs ahead."""
 
     activities: int
@@ -145,8 +143,7 @@ class QueueRow(Row, frozen=True):
     ahead_share: Annotated[float | None, Label(say("queued over 10 us"), Unit.SHARE, meaning="the host is ahead")]
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchCosts:
+class LaunchCosts(Struct, frozen=True):
     """All of it, for one GPU. Calls have the most time first, ranges the most launches."""
 
     gpu: int

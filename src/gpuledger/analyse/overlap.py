@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
@@ -66,8 +67,7 @@ class StreamOverlapRow(Row, frozen=True):
     overlap_ns: Annotated[int, Label(say("Overlap"), Unit.NS, is_summed=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOverlap:
+class StreamOverlap(Struct, frozen=True):
     """What overlaps on single streams of one GPU in its steady steps."""
 
     gpu: int

@@ -14,7 +14,6 @@ from gpuledger.analyse.range_tree import RangeTree, range_tree
 from gpuledger.analyse.step_summary import PhaseTime, StepBooks, phase_times, step_books
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation, variation
-from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
 
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from gpuledger.analyse.utilization.stretches import SampledUse
 
 
-@dataclass(frozen=True, slots=True)
-class StepsAnswer:
+class StepsAnswer(Struct, frozen=True):
     """The steps of one GPU; without steps, only the levels that the device knows."""
 
     device: Device
@@ -66,8 +64,7 @@ def memory_answer(trace: Trace, device: Device) -> MemoryAnswer:
     return MemoryAnswer(device, memory_figures(trace, device))
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorShape:
+class OperatorShape(Struct, frozen=True):
     """The launches of an operator with like inputs, and the work that these make, where it can be counted."""
 
     costs: OpGroup
@@ -75,8 +72,7 @@ class OperatorShape:
     work: OperatorWork | None
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorsAnswer:
+class OperatorsAnswer(Struct, frozen=True):
     """What operators cost."""
 
     device: Device

@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from gpuledger.analyse.gap_summary import GapSummary, gap_summary
 from gpuledger.analyse.inventory import Contents, Missing, about_unclassified, contents, missing
 from gpuledger.analyse.launch_costs import LaunchCosts, launch_costs
@@ -20,7 +22,6 @@ from gpuledger.analyse.step_summary import PhaseTime, phase_times
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun, finding_place
 from gpuledger.ledger.step_variation import Variation, variation
-from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest
@@ -56,8 +57,7 @@ _LONGEST_GAPS: Final = 5
 """So many gaps can be looked at on the timeline, beside those that findings are about."""
 
 
-@dataclass(frozen=True, eq=False)
-class ReportAnswer:
+class ReportAnswer(Struct, frozen=True, eq=False, dict=True):
     """A profiled run with all that is said of it."""
 
     run: ProfiledRun

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import CallKind
@@ -79,8 +80,7 @@ _WAITS_FOR_PAGES: Final = (Cause.SYNC, Cause.COPY_CALL)
 _HOST_BEHIND: Final = (Cause.DISPATCH, Cause.LAUNCH, Cause.CALL, Cause.LAUNCH_LATENCY)
 
 
-@dataclass(frozen=True, slots=True)
-class Gaps:
+class Gaps(Struct, frozen=True):
     """The gaps of one GPU, in order of time. Columns of equal length; -1 where there is none."""
 
     start_ns: Ints

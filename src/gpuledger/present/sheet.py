@@ -9,10 +9,12 @@ and show `Term`s by their words, but where exact values are asked for. A single 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from enum import Enum
 from operator import attrgetter
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.messages import say, translated
 from gpuledger.records import dataclass, replace
@@ -41,8 +43,7 @@ Getter = str | Callable[[Any], Any]
 """How a column comes to its cell of a record: the path of a field, or a function."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column. `key` names it in JSON; `get` gives its cell of a record, by default the field called `key`.
 
     Where a terminal is narrow, columns with the highest `detail` go first, and a text that is too long is passed
@@ -53,7 +54,7 @@ class Column:
     name: str
     """What it is called, without its unit."""
     unit: Unit
-    get: Getter | None = field(default=None, compare=False)
+    get: Getter | None = None
     detail: int = 0
     shorten: Callable[[str], str] | None = None
     is_prose: bool = False
@@ -93,14 +94,13 @@ def share_column(
     return Column(key, name, unit, lambda record: percent(part_of(record), whole_of(record)), detail)
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
+class Sheet(Struct, frozen=True):
     """One finished table. `rows` are in the order to be shown, `foot` stays under them however a reader sorts."""
 
     name: str
     title: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...] = field(default=())
+    rows: tuple[tuple[Cell, ...], ...] = ()
     foot: tuple[tuple[Cell, ...], ...] = ()
     rounded: bool = True
     """Whether text and Markdown show numbers as a page does, each with its unit; CSV and JSON keep the exact ones."""

@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from gpuledger.errors import GpuledgerError
 from gpuledger.findings.profiled_run import columns_for
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import SAMPLES, open_trace, wanted_columns
-from gpuledger.records import dataclass
 from gpuledger.selection import SLOWEST, Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
@@ -29,8 +30,7 @@ TO_NAME_GRAPHS: Final = {**columns_for(), **wanted_columns((Table.CALLS,))}
 Profile = Trace | str | Path  # a profile: where it is, or what was read of it
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileReading:
+class ProfileReading(Struct, frozen=True):
     """How profiles are read: what that may cost, who is told of it, and what names the work inside CUDA graphs."""
 
     limits: Limits = DEFAULT_LIMITS

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.path_summary import PathSummary, path_summary
 from gpuledger.analyse.phase_costs import KnownJob, PhaseCosts, phase_costs, phase_waits, talking_ranks
@@ -36,7 +39,6 @@ from gpuledger.present.views.shown import ShownAnswer
 from gpuledger.present.views.tables import TableAnswer, answers_document, stretch_sheet, tables_document
 from gpuledger.read import wanted_columns
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
-from gpuledger.records import dataclass, replace
 from gpuledger.replay.scenario import ENOUGH_FOLLOWED, scenarios
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
@@ -60,8 +62,7 @@ class CommonOptions(TypedDict, total=False):
     progress: Listener
 
 
-@dataclass(frozen=True, slots=True)
-class Question(Generic[Result]):
+class Question(Struct, Generic[Result], frozen=True):
     """A question about one GPU: how it is answered, and how the answer is shown."""
 
     name: str

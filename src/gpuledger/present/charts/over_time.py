@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.present.charts.amounts import axis, ticks
 from gpuledger.present.charts.svg import (
@@ -26,7 +27,6 @@ from gpuledger.present.charts.svg import (
 )
 from gpuledger.present.palette import HEAT, TONES, heat_level
 from gpuledger.present.safe_text import cut_in_the_middle
-from gpuledger.records import dataclass
 from gpuledger.trace.spans import Ints
 from gpuledger.units import bytes_text, time_text
 
@@ -42,8 +42,7 @@ _TALL: Final = 3.0
 _ROW: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class StripLine:
+class StripLine(Struct, frozen=True):
     """A line of the books in every step shown."""
 
     tone: str
@@ -179,8 +178,7 @@ _LINE: Final = "copy"
 """Tones of memory in use, by who holds it, and of memory reserved."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Band:
+class Band(Struct, frozen=True, eq=False):
     """A part of an area, from what lies under it up."""
 
     values: Ints
@@ -237,8 +235,7 @@ _FEWEST_LETTERS: Final = 6
 """A name that is cut to less says nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaneBar:
+class LaneBar(Struct, frozen=True):
     """One bar: where it begins and how long it is, as shares of the picture's width."""
 
     left: float
@@ -248,8 +245,7 @@ class LaneBar:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class LaneRow:
+class LaneRow(Struct, frozen=True):
     """What belongs together, under a name: a thread, a stream."""
 
     name: str

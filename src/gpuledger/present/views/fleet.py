@@ -12,6 +12,8 @@ from itertools import accumulate
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.analyse.ranks.collectives import CollectivesOfGroup
 from gpuledger.analyse.ranks.fixing import Fix, FixKind
@@ -28,7 +30,6 @@ from gpuledger.present.finding_words import saving_range_words, shown_finding
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
 from gpuledger.present.terms import notes_block
-from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.units import count_text, time_text
@@ -48,8 +49,7 @@ _WORST_BY: Final = {"job_ranks": ("caused_ns", "compute_ns"), "job_steps": ("lon
 """Which rows to keep of tables that are not in the order of what matters."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Map:
+class Map(Struct, frozen=True, eq=False):
     """Numbers to be shown as shades: a row per rank, a column per step."""
 
     what: str
@@ -58,8 +58,7 @@ class Map:
     ns: Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Merged:
+class Merged(Struct, frozen=True, eq=False):
     """All that there is to show of a job."""
 
     name: str

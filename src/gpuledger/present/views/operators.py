@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from gpuledger.analyse.operators.costs import OperatorCosts
 from gpuledger.analyse.operators.graph_places import MODULE
 from gpuledger.catalog.kernel_names import label

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from gpuledger.analyse.launch_costs import LaunchCallRow, LaunchRangeRow, QueueRow
 from gpuledger.analyse.range_tree import RangeNode, RangeTree

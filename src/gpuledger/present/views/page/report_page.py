@@ -49,7 +49,6 @@ from gpuledger.present.views.page.over_time import (
 )
 from gpuledger.present.views.page.rooflines import operator_roofline_chart, sampled_roofline_chart
 from gpuledger.present.views.report_parts import ledger_block, saving_share, verdict
-from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
@@ -224,8 +223,7 @@ def _source_facts(report: ReportAnswer) -> tuple[str, ...]:
     return tuple(facts)
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """A picture and how its file's name ends."""
 
     ending: str
