@@ -28,9 +28,11 @@ from gpuledger.present.json.diff import diff_json
 from gpuledger.present.json.types import tables_json
 from gpuledger.present.json.utilization import kernels_use_json
 from gpuledger.present.sheet import Sheet
+from gpuledger.present.views.answer import Answer
 from gpuledger.present.views.diff.document import verdict_text
 from gpuledger.present.views.kernels import kernel_sentences
 from gpuledger.present.views.query import query_document, schema_document
+from gpuledger.present.views.shown import ShownResult
 from gpuledger.present.views.timeline import step_kernels_sheet
 from gpuledger.present.views.utilization import use_answer
 from gpuledger.selection import Selection
@@ -39,8 +41,8 @@ from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
+from gpuledger.verbs import idle
 from gpuledger.verbs.questions import QUESTIONS, Question, critical, phases
-from gpuledger.verbs.shown import ShownResult
 
 _FEW: Final = 5  # rows of each table where no table is named
 
@@ -65,18 +67,17 @@ def steps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
 
 
 def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
-    """Say why the GPU was idle: causes, triggers, lengths, and the longest gaps with what was launched after each.
+    """Say why the GPU was idle: causes, triggers, the longest gaps; what launches cost, and what stays exposed.
 
     Start and end of a gap can be given to timeline_picture as time. Keys are those of `gpuledger gaps`.
     """
-    return _answer(profiles.of(handle), QUESTIONS["gaps"], AskedPart(**part))
+    return _verb_answer(profiles.of(handle), idle.gaps, AskedPart(**part))
 
 
 def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> AgentAnswer:
     """Ask for the tables of another question, as the command line's verb of the same name answers it.
 
-    launches: what launches cost and whether the host runs ahead. memory: what is copied and allocated. ranges: host and
-    GPU time by NVTX range. overlap: whether communication and copies hide under compute. ops: time by operator (torch).
+    memory: what is copied and allocated. ranges: host and GPU time by NVTX range. ops: time by operator (torch).
     serving: tokens a second, what a step costs by its batch and what the host does between steps (vLLM, SGLang, ...).
     phases: what attention, experts and the like cost, by layer. critical: what sets the length of a step.
     """
@@ -139,6 +140,23 @@ def _answer(opened: OpenedProfile, question: Question[Any], part: AskedPart) -> 
     return AgentAnswer(
         {**_about(opened, device), "answer": list(told.sentences), "tables": _tables(told.sheets, part, MOST_LETTERS)}
     )
+
+
+def _verb_answer(opened: OpenedProfile, verb: Callable[..., Answer], part: AskedPart) -> AgentAnswer:
+    """What a verb answers about one GPU: its sentences, and its tables in pages."""
+    device = opened.device(part.device)
+    answer = verb(opened.run.trace, wanted=replace(opened.wanted, device=device.gpu))
+    whole = builtins(answer)
+    there = answer.tables()
+    chosen = {name: title for name, title in there.items() if part.table in (None, name)}
+    if not chosen:
+        raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {', '.join(there)}")
+    limit = part.limit or (_FEW if part.table is None else _USUAL)
+    tables = [
+        {"table": name, "title": title, **paged(whole[name], part.offset, limit, MOST_LETTERS // len(chosen))}
+        for name, title in chosen.items()
+    ]
+    return AgentAnswer({**_about(opened, device), "answer": whole["sentences"], "tables": tables})
 
 
 def _about(opened: OpenedProfile, device: Device) -> dict[str, Any]:

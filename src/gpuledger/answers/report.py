@@ -16,7 +16,7 @@ from gpuledger.analyse.inventory import Contents, Missing, about_unclassified, c
 from gpuledger.analyse.launch_costs import LaunchCosts, launch_costs
 from gpuledger.analyse.memory.figures import MemoryFigures, MemoryUse, memory_figures, memory_use
 from gpuledger.analyse.over_time import StreamsOverTime, stream_use
-from gpuledger.analyse.overlap import WorkOverlap, overlap
+from gpuledger.analyse.overlap import OverlapRow, overlap
 from gpuledger.analyse.ranks.rank import rank_places
 from gpuledger.analyse.step_summary import PhaseTime, phase_times
 from gpuledger.findings.finding import Finding
@@ -160,7 +160,7 @@ class ReportAnswer(Struct, frozen=True, eq=False, dict=True):
         return fixed_stretch(self.finder, stretch, self.scenario, self.run.devices, first.code, first.edit)
 
     @cached_property
-    def overlaps(self) -> list[WorkOverlap]:
+    def overlaps(self) -> list[tuple[OverlapRow, ...]]:
         """Of each GPU."""
         return [overlap(device) for device in self.run.devices]
 

@@ -142,7 +142,8 @@ class Left(Struct, frozen=True):
     is_bound: bool
 
 
-class Answer(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ReplayedChanges:
     """What the changes that were asked about would do. Times are of the whole stretch of so many steps."""
 
     gpu: int
@@ -173,7 +174,7 @@ class Answer(Struct, frozen=True):
         return stretch_ns // self.steps
 
 
-def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[str, ProgramChange]) -> Answer:
+def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[str, ProgramChange]) -> ReplayedChanges:
     """Replay the changes, and after them each of the fixes that a finding may ask for."""
     now, host, steps = replayed_stretch(scenario, ()), PlainHost(scenario), scenario.device.step_count
 
@@ -191,7 +192,7 @@ def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[
     alone = tuple(map(alone_effect, changes))
     in_order = _in_order(scenario, now, changes)
     kept_ns = in_order[-1].steady_ns - replayed_stretch(scenario, edits_of(changes)).steady_ns
-    return Answer(
+    return ReplayedChanges(
         gpu=scenario.device.gpu,
         steps=steps,
         has_steps=scenario.device.steps is not None,

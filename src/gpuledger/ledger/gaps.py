@@ -26,6 +26,8 @@ from gpuledger.ledger.causes import CAUSES, TRIGGERS, ByCause, Cause, QueueTrigg
 from gpuledger.ledger.compilations import ANEW, compilations
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.lost_work import LEAST_NS, NOTHING_LOST, LostWork, waits_for_unrecorded
+from gpuledger.messages import say
+from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, is_among, is_same, take
 from gpuledger.trace.spans import Ints, covered, cut_at
@@ -504,13 +506,13 @@ def _usual_ns(calls: Rows, wanted: Positions) -> NDArray[np.float64]:
 
 
 BUCKETS: Final = (
-    ("under 1 us", 1_000),
+    (say("under 1 us"), 1_000),
     ("1-5 us", 5_000),
     ("5-10 us", 10_000),
     ("10-50 us", 50_000),
     ("50-100 us", 100_000),
     ("0.1-1 ms", 1_000_000),
-    ("over 1 ms", None),
+    (say("over 1 ms"), None),
 )
 """Lengths of gaps, each bucket up to but not including its bound."""
 

@@ -20,6 +20,8 @@ from gpuledger.present.sheet import Cell, Sheet
 if TYPE_CHECKING:
     from functools import partial
 
+    from msgspec import Struct
+
     from gpuledger.analyse.timeline import EventFinder, FixedStretch, Stretch
     from gpuledger.attribution.flame_trees import FlameTree
     from gpuledger.findings.finding import Finding
@@ -392,6 +394,22 @@ def chapters(blocks: Iterable[Block], first: str = "") -> tuple[Section, ...]:
     )
 
 
+def page_of(name: str, blocks: Iterable[Block]) -> Page:
+    """What people see in a terminal as a page: the answer as its verdict, a section for each heading and table."""
+    verdict, opening, rest = "", list[Block](), list[Block]()
+    for block in blocks:
+        match block:
+            case Conclusion(text) if not verdict:
+                verdict = text
+            case Remarks(items) if not rest:
+                opening += [Paragraph(item, "lead") for item in items]
+            case SheetBlock(sheet) if block.title is not SheetTitle.NONE:
+                rest += [Heading(sheet.title), block]
+            case _:
+                rest.append(block)
+    return Page(name, verdict, (*chapters(rest), AGAIN), opening=tuple(opening))
+
+
 def json_by(name: str, *values: Any, **options: Any) -> Callable[[], Json]:
     """What programs read, by the function of `present.json` that writes it, MODULE.FUNCTION: only JSON loads it."""
     module, _, function = name.partition(".")
@@ -408,7 +426,7 @@ class Document(Struct, frozen=True):
 
     blocks: Callable[[], tuple[Block, ...]]
     """What people read in a terminal and in Markdown."""
-    data: Callable[[], Json | Mapping[str, Any]]
+    data: Callable[[], Struct | Mapping[str, Any]]
     """What programs read: the versioned document, as its type has it."""
     sheets: Callable[[], tuple[Sheet, ...]]
     """What spreadsheets read."""
@@ -419,7 +437,9 @@ class Document(Struct, frozen=True):
 
     def json(self) -> dict[str, Any]:
         """What programs read, as dicts and lists."""
-        from gpuledger.json_types import Json, builtins
+        from msgspec import Struct
+
+        from gpuledger.json_types import builtins
 
         content = self.data()
-        return builtins(content) if isinstance(content, Json) else dict(content)
+        return builtins(content) if isinstance(content, Struct) else dict(content)

@@ -17,48 +17,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpuledger.messages import say, translated
+from gpuledger.records import dataclass, replace
+from gpuledger.rows import Digits, Unit
 from gpuledger.trace.model import NotMeasured
 
 
-class Digits(Enum):
-    """How many digits a number is printed with."""
-
-    TEXT = "text"
-    FIGURE = "a number with its unit, as text"
-    WHOLE = "whole number"
-    TENTH = "one decimal, ties away from zero"
-    HUNDREDTH = "two decimals"
-    MEGABYTES = "bytes as MB with three decimals"
-    TRIPLE = "three whole numbers, each at least four wide"
-
-
-class Unit(Enum):
-    """What a column's cells count; with the digits they are printed with, and what is added to the heading."""
-
-    TEXT = ("text", Digits.TEXT, "")
-    FIGURE = ("a number with its unit, as text", Digits.FIGURE, "")
-    COUNT = ("how many", Digits.WHOLE, "")
-    MEAN = ("how many on average", Digits.TENTH, "")
-    ID = ("the number that something is called by", Digits.WHOLE, "")
-    RATIO = ("one number over another", Digits.HUNDREDTH, "")
-    TRIPLE = ("a launch shape", Digits.TRIPLE, "")
-    NS = ("a length of time", Digits.WHOLE, " (ns)")
-    MEAN_NS = ("an average length of time", Digits.TENTH, " (ns)")
-    INSTANT_NS = ("a moment, from the instant that `--time` counts from", Digits.WHOLE, " (ns)")
-    SHARE_PERCENT = ("a share of a whole", Digits.TENTH, " (%)")
-    CHANGE_PERCENT = ("a change, which is no share of a whole", Digits.TENTH, " (%)")
-    BYTES = ("bytes", Digits.WHOLE, "")
-    MB = ("bytes, printed as MB", Digits.MEGABYTES, "")
-    MB_PER_S = ("bytes a second, printed as MB", Digits.MEGABYTES, "")
-    GB_PER_S = ("a rate", Digits.TENTH, " (GB/s)")
-
-    def __init__(self, counts: str, digits: Digits, suffix: str) -> None:
-        self.counts = counts
-        self.digits = digits
-        self.suffix = suffix
-
-
-class Term(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Term:
     """A word of ours in a cell: programs see its `code`, people on a page its `words`."""
 
     code: str

@@ -25,13 +25,13 @@ from gpuledger.analyse.timed_operations import TimedOperation
 from gpuledger.errors import GpuledgerError
 from gpuledger.jobs.run import job_profiles
 from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.present.views.shown import ShownResult
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Note, Trace
 from gpuledger.verbs.diff import timings_at, told_apart
 from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownResult
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document

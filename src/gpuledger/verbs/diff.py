@@ -22,6 +22,7 @@ from gpuledger.findings.profiled_run import columns_for
 from gpuledger.jobs.run import job_profiles
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.present.views.shown import ShownResult
 from gpuledger.read.source import look_at, opened
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.selection import Selection
@@ -29,7 +30,6 @@ from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.units import bytes_text
 from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading
-from gpuledger.verbs.shown import ShownResult
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document

@@ -36,6 +36,7 @@ from gpuledger.present.views.history import (
     runs_document,
     trend_document,
 )
+from gpuledger.present.views.shown import ShownAnswer, ShownResult
 from gpuledger.read.plain_window import manifest_of
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
@@ -44,7 +45,6 @@ from gpuledger.system.parquet_rows import ENDING, read_rows, write_rows
 from gpuledger.system.processes import run as run_program
 from gpuledger.trace.model import NotMeasured, Origin, Trace
 from gpuledger.verbs.diff import Sides
-from gpuledger.verbs.shown import ShownAnswer, ShownResult
 from gpuledger.version import own_version
 
 _KINDS: Final = {"str": "string", "bool": "bool", "int": "int64", "float": "double", "float | None": "double"}

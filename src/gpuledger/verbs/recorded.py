@@ -14,13 +14,13 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.views.info import info_document
 from gpuledger.present.views.nvidia import NamedSheet, nvidia_sheet, stats_document
+from gpuledger.present.views.shown import ShownAnswer
 from gpuledger.read.cache import kept_of_profile
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
 from gpuledger.verbs import DEFAULT_REPORTS
 from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownAnswer
 
 
 def info(

@@ -10,12 +10,13 @@ from msgspec.structs import asdict
 
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
 from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.present.views.shown import ShownResult
+from gpuledger.records import field_names
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener, TellStage
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Trace
 from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownResult
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document

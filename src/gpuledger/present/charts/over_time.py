@@ -101,7 +101,8 @@ def _stacks(bottom: np.ndarray, top: np.ndarray, most: float, wide: float, gap: 
     )
 
 
-class Row(Struct, frozen=True, eq=False):
+@dataclass(frozen=True, slots=True, eq=False)
+class HeatRow:
     """One row of a map."""
 
     name: str
@@ -111,7 +112,12 @@ class Row(Struct, frozen=True, eq=False):
 
 
 def heat_map(
-    title: str, description: str, rows: Sequence[Row], full: Sequence[int] | int, ends: tuple[str, str], of: str = ""
+    title: str,
+    description: str,
+    rows: Sequence[HeatRow],
+    full: Sequence[int] | int,
+    ends: tuple[str, str],
+    of: str = "",
 ) -> Picture:
     """A row of cells each, the darker the more; `full` is what counts as all, for a cell or for all of them.
 

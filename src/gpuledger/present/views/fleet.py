@@ -25,7 +25,7 @@ from gpuledger.findings.finding import Finding
 from gpuledger.findings.ranks import fix_name
 from gpuledger.messages import capitalised, joined, say, uncapitalised
 from gpuledger.present import document as doc
-from gpuledger.present.charts.over_time import Row, heat_map
+from gpuledger.present.charts.over_time import HeatRow, heat_map
 from gpuledger.present.finding_words import saving_range_words, shown_finding
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
@@ -241,7 +241,7 @@ def _late_blocks(late: Map | None, *, compared: bool) -> tuple[doc.Block, ...]:
         latest = np.array([int(late.ns[np.ix_(ranks, column)].max()) for column in columns], np.int64)
         first, last = late.ranks[int(ranks[0])], late.ranks[int(ranks[-1])]
         name = first if len(ranks) == 1 else f"{first} - {last}"
-        rows.append(Row(name, latest, time_text(int(latest.max()))))
+        rows.append(HeatRow(name, latest, time_text(int(latest.max()))))
     worst = sorted(rows, key=lambda row: -int(row.values.max()))[:4]
     described = joined(say("; "), [say("{rank}: up to {time}", rank=row.name, time=row.said) for row in worst])
     ends = (say("step {step}", step=late.steps[0]), say("step {step}", step=late.steps[-1]))
