@@ -11,6 +11,8 @@ import sys
 from collections import defaultdict
 from graphlib import TopologicalSorter
 
+import pytest
+
 from gpuledger.trace.tables import Table
 from support.command import ROOT
 from support.package_source import (

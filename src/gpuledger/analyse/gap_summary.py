@@ -17,7 +17,6 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.gaps import histogram
 from gpuledger.ledger.ranges import ranges_around
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.rows import Gpu, Label, Row, Unit, share
 from gpuledger.trace.model import Trace
 from gpuledger.trace.statistics import largest

@@ -15,7 +15,6 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import calls_in_ranges
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.rows import Gpu, Label, Row, Unit, share
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group

@@ -15,7 +15,6 @@ from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.rows import Gpu, Label, Row, Unit, share
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import group

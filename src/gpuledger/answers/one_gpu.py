@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from gpuledger.analyse.memory.figures import MemoryFigures, memory_figures
 from gpuledger.analyse.operators.arithmetic import Inputs, OperatorWork, parse_inputs
 from gpuledger.analyse.operators.costs import OperatorCosts, operator_costs
@@ -51,8 +53,7 @@ def sampled_use(trace: Trace, device: Device) -> SampledUse | None:
     return None if isinstance(use, NotMeasured) else use
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryAnswer:
+class MemoryAnswer(Struct, frozen=True):
     """What is copied and allocated."""
 
     device: Device

@@ -142,8 +142,7 @@ class Left(Struct, frozen=True):
     is_bound: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayedChanges:
+class ReplayedChanges(Struct, frozen=True):
     """What the changes that were asked about would do. Times are of the whole stretch of so many steps."""
 
     gpu: int

@@ -27,7 +27,6 @@ from gpuledger.ledger.compilations import ANEW, compilations
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.lost_work import LEAST_NS, NOTHING_LOST, LostWork, waits_for_unrecorded
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, is_among, is_same, take
 from gpuledger.trace.spans import Ints, covered, cut_at

@@ -20,8 +20,6 @@ from gpuledger.present.sheet import Cell, Sheet
 if TYPE_CHECKING:
     from functools import partial
 
-    from msgspec import Struct
-
     from gpuledger.analyse.timeline import EventFinder, FixedStretch, Stretch
     from gpuledger.attribution.flame_trees import FlameTree
     from gpuledger.findings.finding import Finding
@@ -437,8 +435,6 @@ class Document(Struct, frozen=True):
 
     def json(self) -> dict[str, Any]:
         """What programs read, as dicts and lists."""
-        from msgspec import Struct
-
         from gpuledger.json_types import builtins
 
         content = self.data()

@@ -17,13 +17,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpuledger.messages import say, translated
-from gpuledger.records import dataclass, replace
 from gpuledger.rows import Digits, Unit
 from gpuledger.trace.model import NotMeasured
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """A word of ours in a cell: programs see its `code`, people on a page its `words`."""
 
     code: str

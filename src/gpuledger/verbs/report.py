@@ -11,7 +11,6 @@ from msgspec.structs import asdict
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.views.shown import ShownResult
-from gpuledger.records import field_names
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener, TellStage
 from gpuledger.trace.measured import KernelReport

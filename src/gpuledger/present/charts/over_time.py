@@ -101,8 +101,7 @@ def _stacks(bottom: np.ndarray, top: np.ndarray, most: float, wide: float, gap: 
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HeatRow:
+class HeatRow(Struct, frozen=True, eq=False):
     """One row of a map."""
 
     name: str

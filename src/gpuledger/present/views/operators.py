@@ -17,7 +17,6 @@ from gpuledger.present.views.light import lit_columns
 from gpuledger.present.views.program_time import NAMED, names_with_shares
 from gpuledger.present.views.tables import TableAnswer
 from gpuledger.present.views.words import none_sentence, steady_title, step_time_text
-from gpuledger.records import replace
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text
 

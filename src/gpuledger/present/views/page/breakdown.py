@@ -41,7 +41,6 @@ from gpuledger.present.views.phases import phases_sheet as layer_phases_sheet
 from gpuledger.present.views.report_parts import drawing_order, ledger_title
 from gpuledger.present.views.tables import stretch_sheet
 from gpuledger.present.views.words import gaps_text, steady_title
-from gpuledger.records import replace
 from gpuledger.rows import Row
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import count_text, share_text, time_text

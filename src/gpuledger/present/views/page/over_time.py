@@ -32,7 +32,6 @@ from gpuledger.present.views.program_time import (
 )
 from gpuledger.present.views.tables import stretch_sheet
 from gpuledger.present.views.words import steady_title
-from gpuledger.records import replace
 from gpuledger.trace.model import NotMeasured, os_pid
 from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Table

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.analyse.overlap import OverlapRow
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.answers.report import ReportAnswer
