@@ -82,5 +82,6 @@ def cell(value: Any) -> Cell:
             return value
         case list() | tuple():
             return " > ".join(map(str, value))
-    told: Cell = value
-    return told
+        case int() | float() | str():
+            return value
+    return None
