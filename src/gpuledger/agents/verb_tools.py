@@ -1,4 +1,4 @@
-"""Tools made from verbs: a profile is a handle, options are arguments, tables come in pages under the keys of the JSON."""
+"""Tools made from verbs: a profile is a handle, options are arguments, tables come in pages with the JSON's keys."""
 
 from __future__ import annotations
 
