@@ -3,7 +3,7 @@
 That one compiles six functions for each class, 0.8 ms, and a report defines 220 classes and makes objects of 100. Here
 a class has its slots at once, its `__init__` when the first object is made, and all else that the standard library
 writes for it (`__eq__`, `__repr__`, `__hash__`, its fields) when that is asked for, not by `replace` and `field_names`.
-Type checkers see the standard library's, and tests/project/test_records.py holds each use of both against each other.
+Type checkers see the standard library's, and tests/system/test_records.py holds each use of both against each other.
 """
 
 from __future__ import annotations

@@ -156,14 +156,6 @@ def test_a_verb_says_what_the_list_of_verbs_says(verb: str) -> None:
     assert (verb_named(verb).help or "").splitlines()[0] == VERBS[verb].help
 
 
-def test_every_verb_has_its_page_and_its_link() -> None:
-    index = (DOCS / "README.md").read_text()
-    pages = {verb for verb in VERBS if (DOCS / "reference" / f"{verb}.md").exists()}
-    linked = {verb for verb in VERBS if f"[{verb}](reference/{verb}.md)" in index}
-    assert set(VERBS) - pages == set(), "run `make docs`"
-    assert set(VERBS) - linked == set(), "docs/README.md, under Reference"
-
-
 def _called_verbs() -> Iterator[str]:
     """The first argument of every call of the command, and the verbs that a test is repeated for."""
     for path in TESTS.rglob("*.py"):

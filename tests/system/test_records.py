@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import dataclasses
 import pickle
@@ -13,7 +12,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 import pytest
 
 from gpuledger import records
-from support.package_source import MODULES, nodes, relative
 
 Value = TypeVar("Value")
 Decorator = Callable[..., Any]
@@ -156,15 +154,3 @@ def test_what_is_sent_to_another_process_arrives() -> None:
 def test_a_class_is_finished_by_whatever_is_used_first() -> None:
     for first in ("fields", "match", "repr", "is one", "derived"):
         assert USES[first](_classes(records.dataclass)) == USES[first](STANDARD)
-
-
-def test_the_package_makes_its_records_here() -> None:
-    """Else a start pays for classes that it does not use."""
-    assert [
-        relative(path)
-        for path in MODULES
-        if relative(path) not in ("records.py", "timing/settle.py", "timing/timer.py")  # these need no package
-        for node in nodes(path)
-        if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
-        if any(name.name == "dataclass" for name in node.names)
-    ] == []
