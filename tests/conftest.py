@@ -97,6 +97,21 @@ def layer_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A timeline, and the reports of the two runs of ncu that `ncu-plan` asked for: all in one folder."""
+    folder = tmp_path_factory.mktemp("planned")
+    for name in ("planned.sqlite", "planned-1.ncu-rep", "planned-2.ncu-rep"):
+        (folder / name).write_bytes(lzma.decompress((ROOT / "captures" / "ncu" / f"{name}.xz").read_bytes()))
+    return folder
+
+
+@pytest.fixture
+def as_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For pages of the docs: they show a release, and this is none."""
+    monkeypatch.setattr("gpuledger.version.installed_version", lambda _: "0.1.0")
+
+
 @pytest.fixture
 def ncu_asked_once() -> Iterator[None]:
     """For tests of what is made of a report of Nsight Compute, not of its reading."""

@@ -6,8 +6,6 @@ import doctest
 import json
 import re
 import runpy
-import shlex
-import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -16,16 +14,13 @@ from typing import Any
 import click
 import pytest
 
-from support.command import ROOT, gpuledger
-from support.memory_snapshots import captured
-from support.opened import plain
+from support.command import ROOT
 from support.package_source import MODULES, PACKAGE, part
 from support.promised_keys import PROMISED, PromisedKey, promised_keys
-from support.published_tables import write_published_tables
+from support.shown_commands import hold_against_its_commands, sessions
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "captures").glob("*.md")])
 LLMS = ROOT / "docs" / "llms.txt"
-CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 
 
 GENERATOR: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "generate.py"), run_name="generate")
@@ -59,62 +54,12 @@ def test_help_fits_a_terminal() -> None:
             assert max(map(len, text.split("```")[1].splitlines())) <= 80, name
 
 
-def sessions(page: Path) -> list[tuple[list[str], list[str]]]:
-    """The commands of a page, each with the lines shown under it."""
-    found: list[tuple[list[str], list[str]]] = []
-    for block in CONSOLE.findall(page.read_text()):
-        for line in block.splitlines():
-            if line.startswith("$ gpuledger "):
-                found.append((shlex.split(line)[2:], []))
-            else:
-                found[-1][1].append(line)
-    return found
-
-
-def _lay_out(text: str, folder: Path) -> None:
-    """The captures that a page names, where its commands look for them."""
-    for packed in ROOT.glob("captures/n*/*.xz"):
-        if packed.stem in text:
-            shutil.copy(plain(packed), folder)
-    for trace in ROOT.glob("captures/to*/*.json.gz"):
-        if trace.name in text:
-            shutil.copy(trace, folder)
-    (folder / "serve").mkdir()
-    for packed in ROOT.glob("captures/serve/*.xz"):
-        if f"serve/{packed.stem}" in text:
-            shutil.copy(plain(packed), folder / "serve")
-    if "notes.txt::" in text or "mock_kernels.txt" in text:
-        write_published_tables(folder)
-    for name, content in captured().items() if ".pickle" in text else ():
-        if name in text:
-            (folder / name).write_bytes(content)
-
-
-@pytest.mark.usefixtures("ncu_asked_once", "profiles_read_once")
-@pytest.mark.parametrize("page", [page for page in PAGES if sessions(page)], ids=lambda page: page.name)
-def test_commands_give_what_the_page_shows(
-    page: Path, decode: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # pages show a release, and this is none
-    monkeypatch.setattr("gpuledger.version.installed_version", lambda _: "0.1.0")
-    (tmp_path / "run.sqlite").write_bytes(decode.read_bytes())
-    _lay_out(page.read_text(), tmp_path)
-    for arguments, shown in sessions(page):
-        ran = gpuledger(*arguments, cwd=tmp_path, COLUMNS="80")
-        assert ran.exit_code == 0, arguments
-        output = iter(ran.stdout.splitlines())
-        skipping = False
-        for line in shown:
-            if line == "...":
-                skipping = True
-                continue
-            for actual in output:
-                if actual == line:
-                    break
-                assert skipping, f"{arguments}: the page shows {line!r}, the command {actual!r}"
-            else:
-                pytest.fail(f"{arguments}: {line!r} does not come out")
-            skipping = False
+@pytest.mark.usefixtures("ncu_asked_once", "profiles_read_once", "as_released")
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if sessions(page) and ".zh." not in page.name], ids=lambda page: page.name
+)
+def test_commands_give_what_the_page_shows(page: Path, decode: Path, tmp_path: Path) -> None:
+    hold_against_its_commands(page, decode, tmp_path)
 
 
 def test_both_readmes_show_the_same_commands() -> None:
