@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from typing import Any
 
 import pytest
 
-from gpuledger.findings.pages import codes
+from gpuledger.findings.pages import codes, page
 from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.messages import LANGUAGES, catalogue
 from support.command import ROOT
@@ -32,6 +33,14 @@ def test_the_catalogue_has_what_is_said_and_no_more_in_order() -> None:
 def test_every_finding_has_its_page(language: str) -> None:
     folder = PACKAGE / "findings" / "explain" / language
     assert {path.stem for path in folder.glob("*.md")} == set(codes())
+
+
+@pytest.mark.parametrize("code", codes())
+def test_a_page_has_the_commands_and_pictures_of_the_english_one_and_no_english_sentence(code: str) -> None:
+    fenced = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+    translation = page(code, "zh")
+    assert sorted(fenced.findall(translation)) == sorted(fenced.findall(page(code)))
+    assert not re.search(r"[a-z]+(?: [a-z]+){5}", re.sub(r"```.*?```|`[^`]*`", "", translation, flags=re.DOTALL))
 
 
 def test_every_term_is_in_the_catalogue_and_every_cause_in_the_list_of_terms() -> None:
