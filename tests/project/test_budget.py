@@ -51,7 +51,7 @@ def _twice(limit):
 """,
     "src/gpuledger/two.py": "def said(text):\n    from gpuledger.one import NAME\n    return NAME + text\n",
     "src/gpuledger/three.py": "import gpuledger.one\n\n\nclass Other(Json): pass\nclass Deeper(Other, tag=1): pass\n",
-    "tests/a/test_one.py": "LIST = 1\n\n\n@mark\ndef test_that():\n    assert LIST\n\n\ndef shared():\n    pass\n",
+    "tests/a-b/test_one.py": "LIST = 1\n\n\n@mark\ndef test_that():\n    assert LIST\n\n\ndef shared():\n    pass\n",
     "docs/deep/page.md": "# Three words\n",
     "README.zh.md": "two words",
     "CHANGELOG.md": "not counted",
