@@ -56,7 +56,10 @@ def measured(root: Path) -> dict[str, int]:
         numbers["imports"] += sum(isinstance(node, ast.Import | ast.ImportFrom) for node in nodes)
     classes = [node for nodes in modules.values() for node in nodes if isinstance(node, ast.ClassDef)]
     numbers["Json classes"] = len(subclasses("Json", classes))
-    numbers["modules in import circles"] = len(modules_in_circles(modules))
+    circles = modules_in_circles(modules)
+    numbers["modules in import circles"] = len(circles)
+    if circles:
+        sys.stdout.write(f"These modules import themselves by way of others: {', '.join(circles)}.\n")
     pages = [*(root / "docs").rglob("*.md"), *root.glob("README*.md"), *root.glob("CONTRIBUTING.md")]
     numbers["words of docs"] = sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
     return dict(numbers)

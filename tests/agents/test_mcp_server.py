@@ -12,7 +12,6 @@ import struct
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp_types import CallToolResult, ImageContent, Implementation, TextContent, Tool
+from msgspec.structs import replace
 
 from gpuledger.agents.answers import AgentAnswer, AgentTool, cleaned
 from gpuledger.agents.calls import TOOLS, answered
@@ -380,7 +380,7 @@ def test_a_bug_is_a_sentence_and_the_server_goes_on(profiles: AgentProfiles, mon
         """Break."""
         raise ZeroDivisionError("oh\x1b")
 
-    monkeypatch.setitem(TOOLS, "broken", AgentTool(broken, {}, (), title="Broken"))
+    monkeypatch.setitem(TOOLS, "broken", AgentTool(broken, {}, required=(), title="Broken"))
     assert refused(profiles, "broken") == (
         "broken: internal error: ZeroDivisionError: oh\\x1b. Hint: this is a bug in gpuledger"
     )
@@ -433,7 +433,7 @@ def test_a_call_that_is_taken_back_ends(profiles: AgentProfiles, monkeypatch: py
             ended.append(row)
         return AgentAnswer({})
 
-    monkeypatch.setitem(TOOLS, "endless", AgentTool(endless, {}, (), title="Endless"))
+    monkeypatch.setitem(TOOLS, "endless", AgentTool(endless, {}, required=(), title="Endless"))
 
     async def give_up(client: Client) -> None:
         with anyio.move_on_after(0.1):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpuledger.analyse.utilization import samples
 from gpuledger.analyse.utilization.kernel_use import ALONE, LAUNCH_NS, UseFigure, UseOfKernels, use_of_kernels
