@@ -103,9 +103,9 @@ def check_page(report: Report, rows: Mapping[str, LedgerRow]) -> None:
         name for name in rows if name.startswith("idle: ")
     }
     by_trigger: dict[str, int] = {}
-    for trigger, _, _, time_ns, _ in rows_at(gaps_section(answer), "triggers"):
-        name = f"idle: {trigger.words}"
-        by_trigger[name] = by_trigger.get(name, 0) + time_ns
+    for row in answer.gaps.by_trigger:
+        name = f"idle: {row.trigger.label}"
+        by_trigger[name] = by_trigger.get(name, 0) + row.time_ns
     assert by_trigger == {str(idle_label(trigger)): ns for trigger, ns in device.idle_by_trigger.items()}
 
 
