@@ -47,7 +47,8 @@ LONGEST_S: Final = 300
 _PASSED: Final = 0
 _NOT_RUN: Final = (4, 5)
 """What pytest returns when it is called wrongly, and when there is no test."""
-_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", re.MULTILINE)
+_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (.+)$", re.MULTILINE)
+"""As tests/conftest.py says at once."""
 
 
 class Outcome(StrEnum):

@@ -61,12 +61,10 @@ def test_the_verbs_that_read_need_no_extra(tmp_path: Path) -> None:
         "stats",
         "gaps",
         "steps",
-        "launches",
         "ranges",
         "phases",
         "critical",
         "memory",
-        "overlap",
     )
     calls = [[verb, str(profile)] for verb in verbs]
     calls += [["whatif", str(profile), "--speedup=gemm=2"], ["explain", "HOST-SYNC"], ["ops", str(trace)]]
