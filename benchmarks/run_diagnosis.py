@@ -19,7 +19,7 @@ from typing import Any
 
 from harness import nsys_ai_answers, peers
 
-from gpuledger.diagnosis.cases import DiagnosisBenchmark, MeasuredSaving, answers_at, diagnosis_benchmark
+from gpuledger.diagnosis.cases import DiagnosisBenchmark, answers_at, diagnosis_benchmark
 from gpuledger.diagnosis.score import ScoreTally, ToolScore, tool_score
 
 HERE = Path(__file__).parent
@@ -85,7 +85,7 @@ TALLY = ("named first", "in first 3", "right area", "saving within 25 %", "media
 
 
 def docs_part(benchmark: DiagnosisBenchmark, found: Sequence[ToolScore]) -> str:
-    """The tables of the page: tools, groups, and every case."""
+    """The tables of the page: tools, groups, and the cases that no rule was made on."""
     tools = table(("tool", *TALLY), [(score.name, *tally_cells(score.total)) for score in found], 1)
     groups = table(
         ("group", "our rules", "tool", *TALLY),
@@ -106,36 +106,8 @@ def docs_part(benchmark: DiagnosisBenchmark, found: Sequence[ToolScore]) -> str:
             table(
                 ("tool", *TALLY), [(score.name, *tally_cells(score.of_cases(benchmark.unseen))) for score in found], 1
             ),
-            "What each tool names first, and what gpuledger says it saves; **bold** is right:",
-            table(("case", "accepted", "measured", *(score.tool for score in found), "said"), case_rows(found), 2),
-            "Controls, with what must not be claimed; **bold** is a false claim:",
-            table(("case", "must not be claimed", *(score.tool for score in found)), control_rows(found), 2),
         )
     )
-
-
-def case_rows(found: Sequence[ToolScore]) -> list[tuple[str, ...]]:
-    """The programs with a fault."""
-    rows = []
-    for each in zip(*(score.cases for score in found), strict=True):
-        if not each[0].case.faults:
-            continue
-        measured = f"{each[0].measured.percent:.1f} %" if isinstance(each[0].measured, MeasuredSaving) else "–"
-        said = "–" if each[0].said_percent is None else f"{each[0].said_percent:.1f} %"
-        named = [f"**{one.first}**" if one.place == 1 else one.first or "–" for one in each]
-        rows.append((each[0].case.id, ", ".join(each[0].case.accepted), measured, *named, said))
-    return rows
-
-
-def control_rows(found: Sequence[ToolScore]) -> list[tuple[str, ...]]:
-    """Those without."""
-    rows = []
-    for each in zip(*(score.cases for score in found), strict=True):
-        if each[0].case.faults:
-            continue
-        claimed = [f"**{', '.join(one.false_claims)}**" if one.false_claims else one.first or "–" for one in each]
-        rows.append((each[0].case.id, ", ".join(each[0].case.never) or "anything", *claimed))
-    return rows
 
 
 def summary(benchmark: DiagnosisBenchmark, found: Sequence[ToolScore]) -> str:
