@@ -100,8 +100,7 @@ def docs_part(benchmark: DiagnosisBenchmark, found: Sequence[ToolScore]) -> str:
     return "\n\n".join(
         (
             table(("tool", *TALLY), [(score.name, *tally_cells(score.total)) for score in found], 1),
-            "By group, named first, savings within 25 %, false claims; *our rules* says what the rules of gpuledger had "
-            "to do with it:",
+            "By group: named first, savings within 25 %, false claims. *Our rules*: whether they were made on it.",
             table(("group", "our rules", *(score.tool for score in found)), groups, 2),
         )
     )
