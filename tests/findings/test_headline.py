@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gpuledger.catalog.kernel_families import OTHER
 from gpuledger.findings.profiled_run import LITTLE, LOSS, ProfiledRun, headline

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from gpuledger.replay.edits import with_durations
 from gpuledger.replay.graph import Bound

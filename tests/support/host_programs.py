@@ -6,9 +6,10 @@ Times are in microseconds from the beginning of a step. The main thread launches
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Stacks, Strings

@@ -83,8 +83,10 @@ _PATHS: Final = {"type": "array", "items": _PATH, "minItems": 1, "maxItems": 512
 _ASKED: Final[dict[str, Any]] = {"what": {"enum": ["trend", "blame"]}, "figure": {"type": "string", "maxLength": 300}}
 
 TOOLS: Final = (
-    AgentTool(whatif, {"handle": HANDLE, "changes": _CHANGES, **_TABLES}, ("handle", "changes"), title="What if"),
-    AgentTool(fleet, {"paths": _PATHS, **_TABLES}, ("paths",), title="All ranks of a job"),
-    AgentTool(memory_snapshot, {"path": _PATH, **_TABLES}, ("path",), title="Memory snapshot"),
-    AgentTool(history, {"store": _PATH, **_ASKED, **_TABLES}, ("store",), title="History of runs"),
+    AgentTool(
+        whatif, {"handle": HANDLE, "changes": _CHANGES, **_TABLES}, required=("handle", "changes"), title="What if"
+    ),
+    AgentTool(fleet, {"paths": _PATHS, **_TABLES}, required=("paths",), title="All ranks of a job"),
+    AgentTool(memory_snapshot, {"path": _PATH, **_TABLES}, required=("path",), title="Memory snapshot"),
+    AgentTool(history, {"store": _PATH, **_ASKED, **_TABLES}, required=("store",), title="History of runs"),
 )

@@ -1,0 +1,145 @@
+"""The command of a verb, made from its function: parameters become arguments and options, the docstring the help."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import click
+
+from gpuledger.cli.inputs import (
+    files,
+    level_names,
+    limit_option,
+    names_option,
+    profile_argument,
+    range_patterns,
+    rank_step_options,
+)
+from gpuledger.cli.output import Output, page_options
+from gpuledger.verbs.definition import Option, Profile, VerbArgument
+
+_COMPLETES = {"": None, "files": files, "ranges": range_patterns, "levels": level_names}
+
+
+class VerbParameter(NamedTuple):
+    """A parameter of a verb: its type without `None` and `Annotated`, and what is said of it."""
+
+    name: str
+    kind: Any
+    said: Option | VerbArgument | None
+    default: Any
+
+    @property
+    def flag(self) -> str:
+        flag = self.said.flag if isinstance(self.said, Option) else ""
+        return flag or f"--{self.name.replace('_', '-')}"
+
+
+def parameters_of(verb: Callable[..., Any]) -> Iterator[VerbParameter]:
+    """The parameters of a verb. The type of its result is not looked up: that would load what reads profiles."""
+    space = sys.modules[verb.__module__].__dict__
+    for parameter in inspect.signature(verb).parameters.values():
+        annotation = eval(parameter.annotation, space)  # noqa: S307 - our own source
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            hints = get_type_hints(get_args(annotation)[0], include_extras=True)
+            yield from (_parameter(name, hint, None) for name, hint in hints.items())
+        else:
+            yield _parameter(parameter.name, annotation, parameter.default)
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> VerbParameter:
+    said = None
+    if get_origin(annotation) is Annotated:
+        annotation, *rest = get_args(annotation)
+        said = next((part for part in rest if isinstance(part, Option | VerbArgument)), None)
+    if get_origin(annotation) in (Union, UnionType):
+        kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+        annotation = kinds[0] if len(kinds) == 1 else annotation
+    return VerbParameter(name, annotation, said, default)
+
+
+def command_of(verb: Callable[..., Any], name: str = "") -> click.Command:
+    """The command line of a verb that answers."""
+    parameters = list(parameters_of(verb))
+    names = {parameter.name for parameter in parameters}
+
+    @functools.wraps(verb)
+    def run(output: Output, **asked: Any) -> None:
+        if "progress" in names:
+            asked["progress"] = output.progress
+        output.show(verb(**asked).document())
+
+    del run.__wrapped__  # click would look at the verb's own signature
+    decorated: Any = page_options(run)
+    if "limits" in names:
+        decorated = limit_option(decorated)
+    if "names_from" in names:
+        decorated = names_option(decorated)
+    if "wanted" in names:
+        decorated = rank_step_options(decorated)
+    for parameter in reversed(parameters):
+        if parameter.kind is Profile:
+            decorated = profile_argument(decorated)
+        elif parameter.said is not None:
+            decorated = _declared(parameter)(decorated)
+    return click.command(name or verb.__name__.replace("_", "-"), help=inspect.getdoc(verb))(decorated)
+
+
+def _declared(parameter: VerbParameter) -> Callable[[Any], Any]:
+    """One argument or option."""
+    said, kind, several = parameter.said, parameter.kind, get_origin(parameter.kind) is tuple
+    if several:
+        kind = get_args(kind)[0]
+    given: dict[str, Any] = {"type": _click_type(kind, said)}
+    if isinstance(said, VerbArgument):
+        many = {"nargs": -1} if several else {}
+        return click.argument(parameter.name, metavar=said.metavar, required=said.required, **many, **given)
+    assert said is not None  # noqa: S101 - who calls has looked
+    if kind is bool:
+        return click.option(parameter.flag, parameter.name, is_flag=True, help=said.help)
+    if said.parse is not None:
+        given = {"callback": _parsed(said.parse, several=several)}
+    return click.option(
+        parameter.flag,
+        parameter.name,
+        help=said.help,
+        metavar=said.metavar,
+        default=parameter.default if not several else None,
+        multiple=several,
+        shell_complete=_COMPLETES[said.completes],
+        **given,
+    )
+
+
+def _click_type(kind: Any, said: Option | VerbArgument | None) -> Any:
+    if get_origin(kind) is Literal:
+        return click.Choice(get_args(kind))
+    if kind is Path:
+        return click.Path(path_type=Path)
+    if isinstance(said, Option) and (said.least is not None or said.most is not None):
+        bounds = click.IntRange if kind is int else click.FloatRange
+        return bounds(said.least, said.most)
+    return kind if kind in (int, float) else str
+
+
+def _parsed(parse: Callable[[str], Any], *, several: bool) -> Callable[..., Any]:
+    """A value, or each of several, from the words of the command line."""
+
+    def one(word: str) -> Any:
+        try:
+            return parse(word)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    def all_of(_: click.Context, __: click.Parameter, given: Any) -> Any:
+        if given is None or several:
+            return None if given is None else tuple(map(one, given))
+        return one(given)
+
+    return all_of
