@@ -82,4 +82,6 @@ def cell(value: Any) -> Cell:
             return value
         case list() | tuple():
             return " > ".join(map(str, value))
-    return value  # type: ignore[no-any-return]
+        case int() | float() | str():
+            return value
+    return None
