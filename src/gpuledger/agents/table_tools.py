@@ -42,6 +42,8 @@ from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
 from gpuledger.verbs import idle
+from gpuledger.verbs import steps as verbs_of_steps
+from gpuledger.verbs.memory import memory
 from gpuledger.verbs.questions import QUESTIONS, Question, critical, phases
 
 _FEW: Final = 5  # rows of each table where no table is named
@@ -61,9 +63,10 @@ class AskedPart(Struct, frozen=True):
 def steps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
     """List the steps: usual length, drift, unusual ones and what made them so, and what else repeats (levels).
 
+    Of a server (vLLM, SGLang, ...): tokens a second, what a step costs by its batch, what the host does between steps.
     The number of a step is what timeline_picture(handle, step=N) takes. Keys are those of `gpuledger steps`.
     """
-    return _answer(profiles.of(handle), QUESTIONS["steps"], AskedPart(**part))
+    return _verb_answer(profiles.of(handle), verbs_of_steps.steps, AskedPart(**part))
 
 
 def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
@@ -78,10 +81,11 @@ def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> Age
     """Ask for the tables of another question, as the command line's verb of the same name answers it.
 
     memory: what is copied and allocated. ranges: host and GPU time by NVTX range. ops: time by operator (torch).
-    serving: tokens a second, what a step costs by its batch and what the host does between steps (vLLM, SGLang, ...).
     phases: what attention, experts and the like cost, by layer. critical: what sets the length of a step.
     """
     opened, asked = profiles.of(handle), AskedPart(**part)
+    if question in _ANSWERS:
+        return _verb_answer(opened, _ANSWERS[question], asked)
     if question in QUESTIONS:
         return _answer(opened, QUESTIONS[question], asked)
     wanted = opened.wanted if asked.device is None else replace(opened.wanted, device=asked.device)
@@ -89,6 +93,7 @@ def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> Age
     return AgentAnswer({"handle": handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, **shown.content})
 
 
+_ANSWERS: Final[Mapping[str, Callable[..., Answer]]] = {"memory": memory}
 _OF_STEPS: Final[Mapping[str, Callable[..., ShownResult]]] = {"phases": phases, "critical": critical}
 
 
@@ -177,7 +182,7 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
     ]
 
 
-_OTHERS: Final = [question for question in (*QUESTIONS, *_OF_STEPS) if question not in ("steps", "gaps")]
+_OTHERS: Final = (*_ANSWERS, *QUESTIONS, *_OF_STEPS)
 """Those that have no tool of their own."""
 
 PART: Final[Mapping[str, Mapping[str, Any]]] = {

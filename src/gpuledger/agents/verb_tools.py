@@ -14,7 +14,7 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.books import LineKind
 from gpuledger.verbs import history as runs
 from gpuledger.verbs import job
-from gpuledger.verbs import memory_snapshot as snapshots
+from gpuledger.verbs import memory as snapshots
 from gpuledger.verbs.whatif import whatif as replayed
 
 _NAMED: Final = ("fix", "remove", "graph", "light", "reachable")
