@@ -5,7 +5,6 @@ profile to another.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
@@ -28,7 +27,6 @@ from gpuledger.present.json.diff import diff_json
 from gpuledger.present.json.types import tables_json
 from gpuledger.present.json.utilization import kernels_use_json
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.answer import Answer
 from gpuledger.present.views.diff.document import verdict_text
 from gpuledger.present.views.kernels import kernel_sentences
 from gpuledger.present.views.query import query_document, schema_document
@@ -41,14 +39,11 @@ from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
-from gpuledger.verbs import idle
-from gpuledger.verbs import steps as verbs_of_steps
-from gpuledger.verbs.memory import memory
 from gpuledger.verbs.questions import QUESTIONS, Question, critical, phases
 
-_FEW: Final = 5  # rows of each table where no table is named
+FEW: Final = 5  # rows of each table where no table is named
 
-_USUAL: Final = 20  # rows of a table that is named
+USUAL: Final = 20  # rows of a table that is named
 
 
 class AskedPart(Struct, frozen=True):
@@ -60,32 +55,13 @@ class AskedPart(Struct, frozen=True):
     limit: int | None = None
 
 
-def steps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
-    """List the steps: usual length, drift, unusual ones and what made them so, and what else repeats (levels).
-
-    Of a server (vLLM, SGLang, ...): tokens a second, what a step costs by its batch, what the host does between steps.
-    The number of a step is what timeline_picture(handle, step=N) takes. Keys are those of `gpuledger steps`.
-    """
-    return _verb_answer(profiles.of(handle), verbs_of_steps.steps, AskedPart(**part))
-
-
-def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
-    """Say why the GPU was idle: causes, triggers, the longest gaps; what launches cost, and what stays exposed.
-
-    Start and end of a gap can be given to timeline_picture as time. Keys are those of `gpuledger gaps`.
-    """
-    return _verb_answer(profiles.of(handle), idle.gaps, AskedPart(**part))
-
-
 def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> AgentAnswer:
     """Ask for the tables of another question, as the command line's verb of the same name answers it.
 
-    memory: what is copied and allocated. ranges: host and GPU time by NVTX range. ops: time by operator (torch).
+    ranges: host and GPU time by NVTX range. ops: time by operator (torch).
     phases: what attention, experts and the like cost, by layer. critical: what sets the length of a step.
     """
     opened, asked = profiles.of(handle), AskedPart(**part)
-    if question in _ANSWERS:
-        return _verb_answer(opened, _ANSWERS[question], asked)
     if question in QUESTIONS:
         return _answer(opened, QUESTIONS[question], asked)
     wanted = opened.wanted if asked.device is None else replace(opened.wanted, device=asked.device)
@@ -93,7 +69,6 @@ def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> Age
     return AgentAnswer({"handle": handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, **shown.content})
 
 
-_ANSWERS: Final[Mapping[str, Callable[..., Answer]]] = {"memory": memory}
 _OF_STEPS: Final[Mapping[str, Callable[..., ShownResult]]] = {"phases": phases, "critical": critical}
 
 
@@ -147,23 +122,6 @@ def _answer(opened: OpenedProfile, question: Question[Any], part: AskedPart) -> 
     )
 
 
-def _verb_answer(opened: OpenedProfile, verb: Callable[..., Answer], part: AskedPart) -> AgentAnswer:
-    """What a verb answers about one GPU: its sentences, and its tables in pages."""
-    device = opened.device(part.device)
-    answer = verb(opened.run.trace, wanted=replace(opened.wanted, device=device.gpu))
-    whole = builtins(answer)
-    there = answer.tables()
-    chosen = {name: title for name, title in there.items() if part.table in (None, name)}
-    if not chosen:
-        raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {', '.join(there)}")
-    limit = part.limit or (_FEW if part.table is None else _USUAL)
-    tables = [
-        {"table": name, "title": title, **paged(whole[name], part.offset, limit, MOST_LETTERS // len(chosen))}
-        for name, title in chosen.items()
-    ]
-    return AgentAnswer({**_about(opened, device), "answer": whole["sentences"], "tables": tables})
-
-
 def _about(opened: OpenedProfile, device: Device) -> dict[str, Any]:
     return {"handle": opened.handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, "device": device.gpu}
 
@@ -174,7 +132,7 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
     if not chosen:
         there = ", ".join(sheet.name for sheet in sheets)
         raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {there}")
-    limit = part.limit or (_FEW if part.table is None else _USUAL)
+    limit = part.limit or (FEW if part.table is None else USUAL)
     return [
         {"table": table.table, "title": table.title, **paged(table.rows, part.offset, limit, share)}
         for share in [letters // len(chosen)]
@@ -182,7 +140,7 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
     ]
 
 
-_OTHERS: Final = (*_ANSWERS, *QUESTIONS, *_OF_STEPS)
+_OTHERS: Final = (*QUESTIONS, *_OF_STEPS)
 """Those that have no tool of their own."""
 
 PART: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -191,8 +149,6 @@ PART: Final[Mapping[str, Mapping[str, Any]]] = {
     "offset": OFFSET,
     "limit": LIMIT,
 }
-
-_table_tool = partial(AgentTool, arguments={"handle": HANDLE, **PART})
 
 
 def query(profiles: AgentProfiles, handle: str, sql: str, offset: int = 0, limit: int = 20) -> AgentAnswer:
@@ -283,8 +239,6 @@ def _change(row: dict[str, Any]) -> int:
 
 
 TOOLS: Final = (
-    _table_tool(steps, title="Steps"),
-    _table_tool(gaps, title="Idle time"),
     AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
     AgentTool(
         ask,
