@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.findings.rules import MOST_GPUS
+from gpuledger.json_types import builtins
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.present.document import Block, Conclusion, Document, Findings, Group, Opening, Page, Paragraph, Remarks
@@ -78,7 +79,7 @@ def ledger_sheet(device: Device) -> Sheet:
 def _json(report: ReportAnswer, memory: MemorySnapshotAnswer | None) -> ReportJson:
     from gpuledger.present.json.report import report_json
 
-    return report_json(report, memory)
+    return report_json(report, None if memory is None else builtins(memory))
 
 
 def _page(report: ReportAnswer, memory: MemorySnapshotAnswer | None) -> Page:
