@@ -147,7 +147,13 @@ _ASKED: Final[dict[str, Any]] = {"what": {"enum": ["trend", "blame"]}, "figure":
 
 TOOLS: Final = (
     profile_tool(idle.gaps, "Idle time"),
-    profile_tool(steps_verb.steps, "Steps"),
+    profile_tool(
+        steps_verb.steps,
+        "Steps",
+        "List the steps: usual length, drift, unusual ones and what made them so, and what else repeats (levels).\n\n"
+        "Of a server (vLLM, SGLang, ...): tokens a second, what a step costs by its batch, what the host does between "
+        "steps. The number of a step is what timeline_picture(handle, step=N) takes.",
+    ),
     profile_tool(
         memory_verb.memory,
         "Memory",
