@@ -191,7 +191,7 @@ def test_the_verb_answers_first(tmp_path: Path) -> None:
     assert shown.startswith(brief.rstrip("\n"))
     document = json.loads(gpuledger("memory", path, "--format=json").stdout)
     schema_of("memorysnapshot").validate(document)
-    assert document["schema"] == "gpuledger.memory/1"
+    assert document["schema"] == "gpuledger.memorysnapshot/1"
     assert [row["code"] for row in document["findings"]] == ["MEM-OOM", "MEM-FRAGMENTED", "MEM-PEAK"]
     assert [row["moment"] for row in document["reserved"]] == ["peak", "out of memory", "end"]
     parts = ("allocated_bytes", "awaiting_bytes", "stranded_bytes", "releasable_bytes")
