@@ -277,8 +277,8 @@ def _figures(
         idle_inside_ns=sum(step.idle_inside_ns for step in steps),
         padding_rows=sum(rows - requests for rows, requests in in_graphs) if in_graphs else None,
         graph_rows=sum(rows for rows, _ in in_graphs) if in_graphs else None,
-        fit_r2=fit and fit.r2,
-        fit_error_share=fit and fit.error,
+        fit_r2=None if fit is None else fit.r2,
+        fit_error_share=None if fit is None else fit.error,
         million_price=(gpu_hour_price or 0) * window_ns / 3600e9 / written * 1e6 if has_price else None,
     )
 
