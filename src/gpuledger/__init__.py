@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from gpuledger.verbs.job import fleet
     from gpuledger.verbs.kernels import kernels, ncu_plan
     from gpuledger.verbs.query import query
-    from gpuledger.verbs.questions import critical, memory, ops, phases, ranges, serving, steps
+    from gpuledger.verbs.questions import critical, memory, ops, serving, steps
+    from gpuledger.verbs.ranges import ranges
     from gpuledger.verbs.recorded import info, stats
     from gpuledger.verbs.report import Report, build_report, report
     from gpuledger.verbs.whatif import whatif
@@ -112,7 +113,6 @@ __all__ = [
     "open_kernels",
     "open_trace",
     "ops",
-    "phases",
     "query",
     "ranges",
     "report",

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpuledger import GpuledgerError, NothingRecorded, Table, Trace, open_trace
 from gpuledger.analyse.operators.graph_launches import in_order
 from gpuledger.analyse.operators.graph_places import GraphNames, GraphWork, graph_names, named_by_nodes, named_by_trace
-from gpuledger.analyse.range_tree import RangeNode, range_tree
+from gpuledger.analyse.range_tree import RangeRow, range_tree
 from gpuledger.attribution.flame_trees import flame_trees
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS
@@ -53,8 +53,8 @@ def covered_by(trace: Trace) -> NameCoverage:
     return trace.places.coverage
 
 
-def nodes(trace: Trace) -> dict[tuple[str, int], RangeNode]:
-    return {(node.name, node.depth): node for node in range_tree(trace, whole(trace)).nodes}
+def nodes(trace: Trace) -> dict[tuple[str, int], RangeRow]:
+    return {(node.range or "", node.depth): node for node in range_tree(trace, whole(trace)).nodes}
 
 
 # Examples.
@@ -214,7 +214,7 @@ def test_names_change_no_number(eager: int, graphs: int, extra: list[str]) -> No
     before, after = whole(plain), whole(named)
     assert before.ledger.total() == after.ledger.total()
     trees = range_tree(plain, before), range_tree(named, after)
-    times = [sum(node.own_gpu_ns for node in tree.nodes) + tree.outside_gpu_ns for tree in trees]
+    times = [sum(node.own_gpu_ns for node in tree.nodes) + tree.outside.gpu_ns for tree in trees]
     assert times[0] == times[1]
     assert all(node.gpu_ns >= node.own_gpu_ns for node in trees[1].nodes)
 

@@ -42,7 +42,8 @@ from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
 from gpuledger.verbs import idle
-from gpuledger.verbs.questions import QUESTIONS, Question, critical, phases
+from gpuledger.verbs.questions import QUESTIONS, Question, critical
+from gpuledger.verbs.ranges import ranges
 
 _FEW: Final = 5  # rows of each table where no table is named
 
@@ -77,11 +78,13 @@ def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
 def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> AgentAnswer:
     """Ask for the tables of another question, as the command line's verb of the same name answers it.
 
-    memory: what is copied and allocated. ranges: host and GPU time by NVTX range. ops: time by operator (torch).
+    memory: what is copied and allocated. ops: time by operator (torch). critical: what sets the length of a step.
+    ranges: host and GPU time by NVTX range; what attention, experts and the like cost, by layer.
     serving: tokens a second, what a step costs by its batch and what the host does between steps (vLLM, SGLang, ...).
-    phases: what attention, experts and the like cost, by layer. critical: what sets the length of a step.
     """
     opened, asked = profiles.of(handle), AskedPart(**part)
+    if question in _ANSWERS:
+        return _verb_answer(opened, _ANSWERS[question], asked)
     if question in QUESTIONS:
         return _answer(opened, QUESTIONS[question], asked)
     wanted = opened.wanted if asked.device is None else replace(opened.wanted, device=asked.device)
@@ -89,7 +92,8 @@ def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> Age
     return AgentAnswer({"handle": handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, **shown.content})
 
 
-_OF_STEPS: Final[Mapping[str, Callable[..., ShownResult]]] = {"phases": phases, "critical": critical}
+_OF_STEPS: Final[Mapping[str, Callable[..., ShownResult]]] = {"critical": critical}
+_ANSWERS: Final[Mapping[str, Callable[..., Answer]]] = {"ranges": ranges}
 
 
 def shown_answer(document: Document, part: AskedPart) -> AgentAnswer:
@@ -177,7 +181,7 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
     ]
 
 
-_OTHERS: Final = [question for question in (*QUESTIONS, *_OF_STEPS) if question not in ("steps", "gaps")]
+_OTHERS: Final = [question for question in (*QUESTIONS, *_ANSWERS, *_OF_STEPS) if question not in ("steps", "gaps")]
 """Those that have no tool of their own."""
 
 PART: Final[Mapping[str, Mapping[str, Any]]] = {

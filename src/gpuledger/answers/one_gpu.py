@@ -99,7 +99,7 @@ def operators_answer(trace: Trace, device: Device) -> OperatorsAnswer:
     return OperatorsAnswer(device, operator_costs(trace, device))
 
 
-def ranges_answer(trace: Trace, device: Device) -> RangeTree:
+def ranges_of_gpu(trace: Trace, device: Device) -> RangeTree:
     """Host and GPU time by range; with what the kernels of each use of the GPU, where it was sampled."""
     if Table.METRICS not in trace.tables:
         return range_tree(trace, device)
