@@ -25,6 +25,7 @@ CASES = {
     "critical": ("zoo_node.sqlite",),
     "diff": ("experts_batched.sqlite", "experts_grouped.sqlite"),
     "fleet": ("two_gloo.sqlite",),
+    "gaps": ("attn.sqlite",),
     "info": ("attn.sqlite",),
     "kernels": ("attn.sqlite",),
     "ops": ("attn.json.gz",),

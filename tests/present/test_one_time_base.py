@@ -130,20 +130,19 @@ def test_gaps_are_found_again_from_csv_json_and_text(decode: Path) -> None:
     def longest(*options: str) -> dict[str, str]:
         ran = gpuledger("gaps", decode, "--format=csv", *options)
         assert ran.exit_code == 0, ran.stderr
-        table = ran.stdout[ran.stdout.index("Length (ns)") :]
+        table = ran.stdout[ran.stdout.index("gpu,length_ns,start_ns") :]
         return next(csv.DictReader(io.StringIO(table)))
 
     gap = longest()
     for first, last in (
-        (gap["Start (ns)"], gap["End (ns)"]),
-        (f"{gap['Start (ns)']} ns", f"{gap['End (ns)']}ns"),
-        (f"{int(gap['Start (ns)']) / 1e3:.3f}us", f"{int(gap['End (ns)']) / 1e3:.3f} us"),
-        (f"{int(gap['Start (ns)']) / 1e9:.9f} s", f"{int(gap['End (ns)']) / 1e9:.9f} s"),
+        (gap["start_ns"], gap["end_ns"]),
+        (f"{gap['start_ns']} ns", f"{gap['end_ns']}ns"),
+        (f"{int(gap['start_ns']) / 1e3:.3f}us", f"{int(gap['end_ns']) / 1e3:.3f} us"),
+        (f"{int(gap['start_ns']) / 1e9:.9f} s", f"{int(gap['end_ns']) / 1e9:.9f} s"),
     ):
         assert longest(f"--time={first}:{last}") == gap
     content = json.loads(gpuledger("gaps", decode, "--format=json").stdout)
-    [table] = [table for table in content["tables"] if table["table"] == "gaps_longest_gpu0"]
-    assert table["rows"][0]["start_ns"] == int(gap["Start (ns)"])
+    assert content["longest"][0]["start_ns"] == int(gap["start_ns"])
     assert content["zero_ns"] == 11_830_820
 
 

@@ -23,7 +23,7 @@ from gpuledger.verbs import VERBS
 from support.command import ROOT, gpuledger
 
 AGENTS, LLMS = ROOT / "AGENTS.md", ROOT / "docs" / "llms.txt"
-GUIDE, PROMISE = ROOT / "docs" / "guides" / "agents.md", ROOT / "docs" / "reference" / "json-stability.md"
+GUIDE, PROMISE = ROOT / "docs" / "guides" / "agents.md", ROOT / "docs" / "reference" / "json.md"
 PAGES = (AGENTS, LLMS, GUIDE, PROMISE)
 _CODE = re.compile(r"`([^`\n]+)`|```(?:sh|console)\n(.*?)```", re.DOTALL)
 

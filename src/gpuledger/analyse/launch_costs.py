@@ -99,7 +99,7 @@ class LaunchCallRow(Row, frozen=True):
     total_ns: Annotated[int, Label(say("Time"), Unit.NS)]
     average_ns: Annotated[float, Label(say("Avg"), Unit.MEAN_NS, detail=1)]
     median_ns: Annotated[float, Label(say("Med"), Unit.MEAN_NS, detail=2)]
-    share: Annotated[float | None, Label(say("Share of step"), Unit.SHARE)]
+    share: Annotated[float | None, Label(say("Share"), Unit.SHARE, meaning="of the steady steps")]
 
 
 class LaunchRangeRow(Row, frozen=True):
@@ -128,7 +128,8 @@ class QueueRow(Row, frozen=True):
     """How far the host runs ahead of one GPU in the steady steps."""
 
     gpu: Gpu
-    per_step: Annotated[float, Label(say("GPU activities per step"), Unit.MEAN)]
+    activities: Annotated[int, Label(say("GPU activities"), Unit.COUNT)]
+    per_step: Annotated[float | None, Label(say("Per step"), Unit.MEAN)]
     tiny_share: Annotated[float | None, Label(say("under 5 us"), Unit.SHARE, detail=1)]
     launched_share: Annotated[
         float | None, Label(say("launch recorded"), Unit.SHARE, detail=2, meaning="launched by a recorded call")
@@ -146,6 +147,7 @@ class LaunchCosts(Struct, frozen=True):
     """All of it, for one GPU. Calls have the most time first, ranges the most launches."""
 
     gpu: int
+    has_steps: bool
     steady_ns: int
     launch_calls: tuple[LaunchCallRow, ...]
     waiting_calls: tuple[LaunchCallRow, ...]
@@ -159,7 +161,8 @@ class LaunchCosts(Struct, frozen=True):
         queue, delays = self.queue, self.queue.delays
         return QueueRow(
             gpu=self.gpu,
-            per_step=queue.activities_per_step,
+            activities=queue.activities,
+            per_step=queue.activities_per_step if self.has_steps else None,
             tiny_share=queue.tiny_share,
             launched_share=share(queue.launched, queue.activities),
             queued_p10_ns=None if delays is None else delays.p10_ns,
@@ -176,6 +179,7 @@ def launch_costs(trace: Trace, device: Device) -> LaunchCosts:
     waited = union(host.calls["start_ns"][waits], host.calls["end_ns"][waits])
     return LaunchCosts(
         gpu=device.gpu,
+        has_steps=device.steps is not None,
         steady_ns=device.steady_ns,
         launch_calls=_call_rows(device, launches),
         waiting_calls=_call_rows(device, waits),

@@ -98,8 +98,8 @@ def _declared(parameter: VerbParameter) -> Callable[[Any], Any]:
         kind = get_args(kind)[0]
     given: dict[str, Any] = {"type": _click_type(kind, said)}
     if isinstance(said, VerbArgument):
-        many = {"nargs": -1} if several else {}
-        return click.argument(parameter.name, metavar=said.metavar, required=said.required, **many, **given)
+        given["nargs"] = -1 if several else 1
+        return click.argument(parameter.name, metavar=said.metavar, required=said.required, **given)
     assert said is not None  # noqa: S101 - who calls has looked
     if kind is bool:
         return click.option(parameter.flag, parameter.name, is_flag=True, help=said.help)
@@ -123,7 +123,7 @@ def _click_type(kind: Any, said: Option | VerbArgument | None) -> Any:
     if kind is Path:
         return click.Path(path_type=Path)
     if isinstance(said, Option) and (said.least is not None or said.most is not None):
-        bounds = click.IntRange if kind is int else click.FloatRange
+        bounds: Any = click.IntRange if kind is int else click.FloatRange
         return bounds(said.least, said.most)
     return kind if kind in (int, float) else str
 

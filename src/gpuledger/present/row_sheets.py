@@ -129,9 +129,11 @@ def cell(value: Any, separator: str = " > ") -> Cell:
             return Term(str(value).lower(), say("yes") if value else say("no"))
         case str() if (label := getattr(value, "label", None)) is not None:
             return Term(str(value), label)
-        case (int(), int(), int()):
-            return value
+        case (int(x), int(y), int(z)):
+            return x, y, z
         case list() | tuple():
             parts = ("x".join(map(str, part)) if isinstance(part, tuple) else part for part in value)
             return joined(separator, [part if isinstance(part, str) else str(part) for part in parts])
-    return value  # type: ignore[no-any-return]
+        case int() | float() | str():
+            return value
+    return None
