@@ -217,7 +217,7 @@ def test_a_finding_has_evidence_rows_fix_and_how_to_verify(profiles: AgentProfil
 @pytest.mark.parametrize(
     ("tool", "verb", "name"),
     [("steps", "steps", "decode"), ("gaps", "gaps", "decode")]
-    + [("ask", verb, "decode") for verb in ("memory", "ranges", "ops", "phases", "critical")],
+    + [("ask", verb, "decode") for verb in ("memory", "ranges", "ops", "critical")],
 )
 def test_tables_in_pages_are_those_of_the_verb(
     profiles: AgentProfiles, folder: Path, tool: str, verb: str, name: str

@@ -67,7 +67,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "report": ("report",),
     "a brief one": ("report", "--brief"),
     "JSON": ("report", "--format=json"),
-    "CSV, with remarks": ("phases", "--format=csv"),
+    "CSV, with remarks": ("stats", "--format=csv"),
     "Chinese": ("report", "--lang=zh"),
     "a page": ("gaps", "--format=html"),
     "exact numbers": ("gaps", "--raw"),
@@ -200,11 +200,11 @@ def test_a_profile_of_another_rank_is_part_of_the_question(folder: Path, profile
     other = _aged(Path(shutil.copyfile(profile, ranks / "other.sqlite")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FileState, "was_settled", lambda *_: True)
-        gpuledger("phases", profile, f"--ranks={ranks}")
+        gpuledger("ranges", profile, f"--ranks={ranks}")
         kept = {path.name for path in folder.iterdir()}
         assert kept
         _changed_bytes(other)
-        gpuledger("phases", profile, f"--ranks={ranks}")
+        gpuledger("ranges", profile, f"--ranks={ranks}")
     assert {path.name for path in folder.iterdir()} != kept
 
 

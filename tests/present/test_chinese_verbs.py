@@ -29,7 +29,7 @@ CASES = {
     "info": ("attn.sqlite",),
     "kernels": ("attn.sqlite",),
     "ops": ("attn.json.gz",),
-    "phases": ("experts_batched.sqlite",),
+    "ranges": ("experts_batched.sqlite",),
     "report": ("attn.sqlite",),
     "query": ("attn.sqlite", "SELECT start_ns FROM kernels"),
     "whatif": ("attn.sqlite", "--speedup=compute=2", "--fix=LAUNCH-BOUND", "--host=2"),
@@ -39,7 +39,7 @@ ELSEWHERE = {
     "time": "needs torch",
     "explain": "tests/project/test_registered.py",
 }
-PAGES = ("align", "critical", "diff", "fleet", "phases", "report", "whatif")
+PAGES = ("align", "critical", "diff", "fleet", "ranges", "report", "whatif")
 
 _OTHERS = re.compile(r"nsys: .*|`[^`]*`|<code>.*?</code>|work, all of it")
 """What others say, and commands; the last is a range of a capture."""

@@ -64,7 +64,6 @@ def test_the_verbs_that_read_need_no_extra(tmp_path: Path) -> None:
         "steps",
         "launches",
         "ranges",
-        "phases",
         "critical",
         "memory",
         "overlap",

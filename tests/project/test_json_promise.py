@@ -41,7 +41,7 @@ COMMANDS: dict[str, tuple[str | Path, ...]] = {
     **{name: (name, "attn") for name in QUESTIONS},
     "ops": ("ops", TORCH),
     "critical": ("critical", "attn"),
-    "phases": ("phases", "attn"),
+    "ranges": ("ranges", "decode"),
     "whatif": ("whatif", "attn", "--speedup=compute=2", "--fix=LAUNCH-BOUND"),
     "kernels": ("kernels", NCU / "layer_raw.csv.xz"),
     "stepkernels": ("kernels", "metrics_llama"),

@@ -254,9 +254,9 @@ class PhaseGapRow(Row, frozen=True):
     after: Annotated[str | None, Label(say("To"), unknown=say("(end)"), meaning="null: the window ends")]
     is_inside: Annotated[bool, Label(say("Inside"), meaning="the same phase of the same layer and step goes on")]
     times: Annotated[int, Label(say("Times"), Unit.COUNT, detail=3)]
-    idle_ns: Annotated[int, Label(say("Idle"), Unit.NS, is_summed=True)]
+    idle_ns: Annotated[int, Label(say("Idle"), Unit.NS, detail=1, is_summed=True)]
     other_ns: Annotated[int, Label(say("Other work"), Unit.NS, detail=2, is_summed=True, meaning="of no phase")]
-    idle_per_step_ns: Annotated[float | None, Label(say("Idle per step"), Unit.MEAN_NS, is_summed=True, detail=1)]
+    idle_per_step_ns: Annotated[float | None, Label(say("Idle/step"), Unit.MEAN_NS, is_summed=True)]
     share: Annotated[float | None, Label(say("Share"), Unit.SHARE, is_summed=True)]
     cause: Annotated[Cause | None, Label(say("Largest cause"), meaning="of the idle time")]
 
