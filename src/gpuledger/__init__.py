@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from gpuledger.verbs.idle import gaps
     from gpuledger.verbs.job import fleet
     from gpuledger.verbs.kernels import kernels, ncu_plan
+    from gpuledger.verbs.operators import ops
     from gpuledger.verbs.query import query
-    from gpuledger.verbs.questions import critical, memory, ops, serving, steps
+    from gpuledger.verbs.questions import critical, memory, serving, steps
     from gpuledger.verbs.ranges import ranges
     from gpuledger.verbs.recorded import info, stats
     from gpuledger.verbs.report import Report, build_report, report

@@ -54,9 +54,7 @@ def test_what_is_said_of_gaps_is_what_the_table_has(unpacked: Callable[[str], Pa
 
 
 @pytest.mark.parametrize("profile", some(["work", "graph_warm"], 2))
-@pytest.mark.parametrize(
-    "verb", [*VERBS, "critical", "whatif", "whatif --host=2 --launch-cost=2us", "report"]
-)
+@pytest.mark.parametrize("verb", [*VERBS, "critical", "whatif", "whatif --host=2 --launch-cost=2us", "report"])
 def test_where_no_steps_are_found_nothing_is_told_per_step(verb: str, profile: str) -> None:
     name, *options = verb.split()
     unpacked = CAPTURES / f"{profile}.json.gz"

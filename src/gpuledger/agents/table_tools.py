@@ -42,6 +42,7 @@ from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
 from gpuledger.verbs import idle
+from gpuledger.verbs.operators import ops
 from gpuledger.verbs.questions import QUESTIONS, Question, critical
 from gpuledger.verbs.ranges import ranges
 
@@ -93,7 +94,7 @@ def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> Age
 
 
 _OF_STEPS: Final[Mapping[str, Callable[..., ShownResult]]] = {"critical": critical}
-_ANSWERS: Final[Mapping[str, Callable[..., Answer]]] = {"ranges": ranges}
+_ANSWERS: Final[Mapping[str, Callable[..., Answer]]] = {"ranges": ranges, "ops": ops}
 
 
 def shown_answer(document: Document, part: AskedPart) -> AgentAnswer:

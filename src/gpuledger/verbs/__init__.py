@@ -43,8 +43,10 @@ VERBS: Final = {
         declared="ranges",
     ),
     "critical": _question("Show the critical path of PROFILE: the host and GPU work that sets the step time."),
-    "ops": _question(
-        "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs."
+    "ops": Verb(
+        "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
+        answer="operators",
+        declared="operators",
     ),
     "whatif": Verb(
         "Predict what changes to PROFILE would save, alone and together, and what is left to fix.", answer="whatif"

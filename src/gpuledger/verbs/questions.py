@@ -15,10 +15,8 @@ from gpuledger.analyse.serving import serving as serving_answer
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.answers.one_gpu import (
     MemoryAnswer,
-    OperatorsAnswer,
     StepsAnswer,
     memory_answer,
-    operators_answer,
     steps_answer,
 )
 from gpuledger.findings.profiled_run import columns_for
@@ -26,7 +24,6 @@ from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.views.critical import critical_document
 from gpuledger.present.views.gpu_time import steps_tables
-from gpuledger.present.views.operators import operators_tables
 from gpuledger.present.views.program_time import memory_tables
 from gpuledger.present.views.serving import serving_tables
 from gpuledger.present.views.shown import ShownAnswer
@@ -62,7 +59,6 @@ class Question(Struct, Generic[Result], frozen=True):
     answer: Callable[..., Result]  # from a trace and a device of it, and the options of the question
     tables: Callable[[Result], TableAnswer]
     reads_samples: bool = False
-    names_graphs: bool = False  # by the shapes and names of launches, which the others do without
 
     def ask(
         self,
@@ -77,7 +73,7 @@ class Question(Struct, Generic[Result], frozen=True):
         name = profile_name(profile)
         trace = ProfileReading(limits, progress, names_from, wanted.rank if wanted else None).trace(
             profile,
-            _TO_NAME_GRAPHS if self.names_graphs or names_from is not None else columns_for(launches=False),
+            _TO_NAME_GRAPHS if names_from is not None else columns_for(launches=False),
             WHERE_SAMPLED if self.reads_samples else {},
         )
         progress.stage(BOOKS)
@@ -101,12 +97,9 @@ class Question(Struct, Generic[Result], frozen=True):
 
 _STEPS: Final = Question("steps", steps_answer, steps_tables, reads_samples=True)
 _MEMORY: Final = Question("memory", memory_answer, memory_tables)
-_OPS: Final = Question("ops", operators_answer, operators_tables, names_graphs=True)
 _SERVING: Final = Question("serving", serving_answer, serving_tables)
 
-QUESTIONS: Final[Mapping[str, Question[Any]]] = {
-    question.name: question for question in (_STEPS, _MEMORY, _OPS, _SERVING)
-}
+QUESTIONS: Final[Mapping[str, Question[Any]]] = {question.name: question for question in (_STEPS, _MEMORY, _SERVING)}
 
 
 def steps(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[StepsAnswer]:
@@ -126,11 +119,6 @@ def memory(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[Memo
     if not isinstance(profile, Trace) and is_snapshot_file(profile):
         return memory_snapshot(profile, asked.get("limits", DEFAULT_LIMITS), asked.get("progress", NOBODY))
     return _MEMORY.ask(profile, **asked)
-
-
-def ops(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[OperatorsAnswer]:
-    """What each operator costs: host and GPU time, shapes, TFLOP/s, MFU, work in graphs."""
-    return _OPS.ask(profile, **asked)
 
 
 def critical(

@@ -1,6 +1,6 @@
 """The verbs that ask one question of a profile: read it, find its steps, answer, and show the tables of the answer.
 
-`steps`, `serving`, `memory` and `ops` answer for each GPU; `critical` puts the steady steps together from what they
+`steps`, `serving` and `memory` answer for each GPU; `critical` puts the steady steps together from what they
 waited for. `memory` also takes snapshots of PyTorch.
 """
 
@@ -95,23 +95,6 @@ def memory() -> None:
       gpuledger memory run.sqlite
       gpuledger memory run.sqlite --format=json
       gpuledger memory snapshot.pickle
-    """
-
-
-@question
-def ops() -> None:
-    """Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.
-
-    GPU work belongs to the innermost operator around its launch call; self time is that operator's own, the other
-    includes the operators inside. Rates need input shapes (record_shapes=True) and are of dense peak; attention
-    is counted in full, as the profile does not say whether it is causal. Without operators, as in profiles of Nsight
-    Systems, the tables by operator are empty.
-
-    \b
-    Examples:
-      gpuledger ops trace.json.gz
-      gpuledger ops trace.json.gz --format=json
-      gpuledger ops trace.json.gz --format=csv -o ops.csv
     """
 
 
