@@ -85,11 +85,6 @@ def test_the_filters_find_something(decode: Path) -> None:
         assert 100 < len(found) < 2_500
 
 
-@pytest.mark.parametrize("target", re.findall(r"\]\(([^)]+)\)", LLMS.read_text()))
-def test_a_link_of_llms_txt_leads_somewhere(target: str) -> None:
-    assert (LLMS.parent / target).exists()
-
-
 def test_llms_txt_has_the_form_that_is_agreed_on() -> None:
     first, blank, summary, *_ = LLMS.read_text().splitlines()
     assert (first, blank, summary.startswith("> ")) == ("# gpuledger", "", True)

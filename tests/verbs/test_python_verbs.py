@@ -87,3 +87,9 @@ def test_one_side_alone_is_refused() -> None:
         package.diff(capture("decode.sqlite"))
     with pytest.raises(GpuledgerError, match="one side alone"):
         package.align(capture("decode.sqlite"))
+
+
+def test_the_public_names_are_there() -> None:
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    assert sorted(package._HOMES) == package.__all__ == dir(package)
