@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 VERBS = (
-    *("report", "info", "stats", "gaps", "launches", "overlap", "steps", "serving", "memory", "ranges"),
+    *("report", "info", "stats", "gaps", "launches", "overlap", "steps", "serving", "memory", "ranges", "phases"),
     *("critical", "ops", "kernels", "whatif --speedup=gemm=2 --host=2", "fleet --workers=0", "ncu-plan"),
 )
 NOW = {

@@ -243,7 +243,7 @@ VALUES = {
         "measured",
         "metrics",
     ),
-    *("mock_range", "named", "no_cache", "least_ns", "range_pattern", "raw", "remove", "reports", "schema"),
+    *("mock_range", "no_cache", "least_ns", "range_pattern", "raw", "remove", "reports", "schema"),
     *("scope_pattern", "speedup", "sql", "step_kernel", "step_range", "tier", "time_ns", "verbose", "workers"),
 }
 """Parameters that are all of what they say: their value is part of the question, and there is nothing behind it."""
@@ -261,7 +261,7 @@ def test_every_parameter_is_known_to_be_a_value_a_file_or_more_than_a_question()
 
 SECOND = {
     **{verb: (verb, "RUN") for verb in VERBS if VERBS[verb].answer == "questions"},
-    **{verb: (verb, "RUN") for verb in ("report", "gaps", "stats", "kernels", "ncu-plan", "fleet")},
+    **{verb: (verb, "RUN") for verb in ("report", "gaps", "ranges", "ops", "stats", "kernels", "ncu-plan", "fleet")},
     "whatif": ("whatif", "RUN", "--host=2"),
     "query": ("query", "RUN", "SELECT count(*) FROM kernels"),
     "diff": ("diff", "RUN", "RUN"),

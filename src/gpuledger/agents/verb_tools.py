@@ -153,8 +153,8 @@ TOOLS: Final = (
     profile_tool(
         ranges,
         "Ranges and phases",
-        "Show where time goes by NVTX range, as a tree: host and GPU time, launches, waits; and what attention, experts "
-        "and the like cost, by layer. `phases` are [name, regex] of phases that the program calls otherwise.",
+        "Show where time goes by NVTX range, as a tree: host and GPU time, launches, waits; and what attention, "
+        "experts and the like cost, by layer. `phases` are [name, regex] of phases that go by other names.",
     ),
     profile_tool(ops, "Operators"),
     AgentTool(
