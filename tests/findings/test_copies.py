@@ -25,8 +25,7 @@ from gpuledger.selection import Selection
 from gpuledger.trace.spans import Span
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
-from support.call_notation import called
-from support.trace_notation import of_tables, table
+from support.trace_notation import called, of_tables, table
 
 MS, MB = 1_000_000, 1_000_000
 H200 = "NVIDIA H200"

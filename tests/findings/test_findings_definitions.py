@@ -17,10 +17,9 @@ from gpuledger.trace.model import Gpu, Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from support.book_checks import analysed
-from support.call_notation import called
 from support.program import Program
 from support.sampled_traces import SM_ACTIVE, in_turn, sampled, with_samples
-from support.trace_notation import of_tables, table, trace
+from support.trace_notation import called, of_tables, table, trace
 
 US, MS = 1_000, 1_000_000
 LAUNCH = "cudaLaunchKernel"

@@ -19,13 +19,13 @@ from gpuledger.selection import Selection
 from gpuledger.trace.model import Gpu
 from gpuledger.units import share_text
 from gpuledger.verbs.report import build_report
-from support.call_notation import called
 from support.command import ROOT
 from support.corpus import CORPUS, corpus_file
 from support.opened import report_of, trace_of
 from support.program import Program
 from support.saving_laws import broken_laws
 from support.thorough import some
+from support.trace_notation import called
 
 OURS = sorted(path.name.removesuffix(".xz") for path in (ROOT / "captures" / "nsys").glob("*.sqlite.xz"))
 TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))

@@ -14,7 +14,7 @@ from gpuledger.ledger.causes import Cause, QueueTrigger
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Process, Trace
-from support.call_notation import called
+from support.trace_notation import called
 
 LAUNCH = "cudaLaunchKernel"
 

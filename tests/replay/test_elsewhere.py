@@ -12,8 +12,8 @@ from gpuledger.replay.graph import Bound
 from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
-from support.call_notation import called
 from support.random_graphs import graph_of
+from support.trace_notation import called
 
 SIDE_BY_SIDE = (
     "0-10 cudaLaunchKernel -> s7: 12-500 long",

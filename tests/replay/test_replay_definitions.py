@@ -22,8 +22,7 @@ from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
-from support.call_notation import called
-from support.trace_notation import of_tables, table, trace
+from support.trace_notation import called, of_tables, table, trace
 
 US = 1_000
 LAUNCH = "cudaLaunchKernel"

@@ -7,19 +7,21 @@
         program.read()          # waits for the device
     trace = program.trace()
 
+or as text, with the loops of `trace_notation`: `programmed("10 times: range forward: kernel gemm 40; read")`.
 Times are in microseconds. A launch returns after LAUNCH_US; a kernel runs when it is launched and its stream is free.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from gpuledger.trace.model import Gpu, Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Rows, Table
-from support.trace_notation import of_tables, table
+from support.trace_notation import gpu_of, number, of_tables, run, statements, table
 
 LAUNCH_US = 5
 LATENCY_US = 2
@@ -89,6 +91,25 @@ class Program:
         yield
         self._recording = True
 
+    def do(self, line: str) -> None:
+        """A line of a program as text: `kernel gemm 40 blocks=8 stream=9`, `host 20`, `read`, `write 500`, `wait`."""
+        verb, _, rest = line.partition(" ")
+        named = {key: int(value) for key, value in re.findall(r" (blocks|stream)=(\d+)", f" {rest}")}
+        words = re.sub(r" (blocks|stream)=\d+", "", f" {rest}").split(" ")[1:]
+        us = [number(words.pop())] if words and re.fullmatch(r"\d+", words[-1]) else []
+        if verb == "kernel":
+            self.kernel(" ".join(words), *us, **named)
+        elif verb == "call":
+            self._call(" ".join(words), *us)
+        elif verb in ("host", "read", "write", "wait"):
+            getattr(self, verb)(*us, **named)
+        else:
+            raise ValueError(f"{verb!r} is none of kernel, host, read, write, wait, call, range, unrecorded, times")
+
+    def within(self, header: str) -> AbstractContextManager[None]:
+        """What stands around lines: `range forward`, `unrecorded`."""
+        return self.range(header.removeprefix("range ")) if header.startswith("range ") else self.unrecorded()
+
     def _call(self, name: str, us: int) -> int:
         self._correlation += 1
         if self._recording:
@@ -141,6 +162,20 @@ class Program:
             },
             gpu or Gpu("test GPU"),
         )
+
+
+def programmed(text: str, **known: Any) -> Trace:
+    """The trace of a program as text, which may begin with its GPU: `gpu NVIDIA H200 sm_count=132`."""
+    program, gpus = Program(), list[str]()
+
+    def does(line: str, _: int) -> None:
+        if line.startswith("gpu "):
+            gpus.append(line.removeprefix("gpu "))
+        else:
+            program.do(line)
+
+    run(statements(text), does, program.within, {"unit_ns": 1_000, **known})
+    return program.trace(*map(gpu_of, gpus))
 
 
 def _work(which: Table, strings: Strings, named: str, rows: list[tuple[int, int, int, str, int]], **more: Any) -> Rows:

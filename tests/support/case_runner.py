@@ -1,0 +1,460 @@
+"""Runs the cases of Markdown files: a trace or a program, and what must come out. tests/cases/README.md has the words.
+
+A heading is a pytest item, or, where a table stands under it, each row is one: `{column}` is its cell. Whatever a case
+expects, its books balance and its findings keep the laws of savings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuledger.catalog.calls import CALL_KINDS
+from gpuledger.errors import GpuledgerError
+from gpuledger.findings.finding import Evidence, Finding
+from gpuledger.findings.profiled_run import ProfiledRun, diagnose
+from gpuledger.ledger.causes import TRIGGERS
+from gpuledger.ledger.device import Device
+from gpuledger.ledger.gaps import histogram
+from gpuledger.ledger.host import host_and_activities
+from gpuledger.ledger.lost_work import LostWork, lost_work
+from gpuledger.ledger.step_variation import Variation, variation
+from gpuledger.ledger.steps import PHASES
+from gpuledger.present.views.report_parts import verdict
+from gpuledger.selection import Selection
+from gpuledger.trace.model import Trace
+from gpuledger.trace.spans import Span
+from support.book_checks import analysed, check_balance
+from support.program import programmed
+from support.saving_laws import broken_laws
+from support.trace_notation import filled, number, number_or_text, time_ns, traced
+
+US = 1_000
+NEAR = 0.03
+"""How far a value with `~` may be off, if the case does not say."""
+
+
+class Unexpected(Exception):
+    """What a case says, and what was found instead."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A trace or a program, and what must come out of it."""
+
+    language: str
+    lines: tuple[str, ...]
+    expected: tuple[str, ...]
+    known: Mapping[str, Any]
+    """What stands for names in expressions."""
+
+    @cached_property
+    def trace(self) -> Trace:
+        kept = "\n".join(line for line in self.lines if not line.startswith("select "))
+        return (traced if self.language == "trace" else programmed)(kept, **self.known)
+
+    @cached_property
+    def wanted(self) -> Selection:
+        lines = [line for line in self.lines if line.startswith("select ")]
+        given: dict[str, Any] = {key: value for line in lines for key, value in re.findall(r"(\w+)=(\S+)", line)}
+        return Selection(**{key: value == "true" if key == "any_level" else value for key, value in given.items()})
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        return analysed(self.trace, self.wanted)
+
+    @cached_property
+    def run(self) -> ProfiledRun:
+        return diagnose(self.trace, "case", self.wanted)
+
+    @cached_property
+    def device(self) -> Device:
+        """The only GPU, or that which reports are about."""
+        return self.devices[0] if len(self.devices) == 1 else self.run.main_device
+
+    @cached_property
+    def variation(self) -> Variation:
+        varies = variation(self.device)
+        if varies is None:
+            raise Unexpected("there are no steps to compare")
+        return varies
+
+    @cached_property
+    def lost(self) -> LostWork:
+        return lost_work(self.trace, *host_and_activities(self.trace))
+
+    def finding(self, code: str) -> Finding:
+        """The only finding of a code."""
+        found = [finding for finding in self.run.findings if finding.code == code]
+        if len(found) != 1:
+            raise Unexpected(f"{len(found)} findings {code}, among {self.codes()}")
+        return found[0]
+
+    def codes(self) -> str:
+        return " ".join(finding.code for finding in self.run.findings) or "none"
+
+    def check(self) -> None:
+        """Everything that is expected, and what holds for all."""
+        lines = [filled(line, self.known) for line in self.expected]
+        found = [(line, self._found_instead(line)) for line in lines]
+        wrong = [f"expected  {line}\n   found  {instead}" for line, instead in found if instead is not None]
+        if not lines:
+            wrong = ["the case expects nothing"]
+        if not any(line.startswith("refused ") for line in lines):
+            for device in self.devices:
+                check_balance(device)
+            wrong += broken_laws(self.run) if self.devices else []
+        if wrong:
+            raise Unexpected("\n".join(wrong))
+
+    def _found_instead(self, line: str) -> str | None:
+        """None where it is as expected."""
+        negated = line.startswith("not ")
+        word, _, rest = line.removeprefix("not ").partition(" ")
+        if word not in EXPECTATIONS:
+            return f"{word!r} is no expectation; there are {', '.join(sorted(EXPECTATIONS))}"
+        try:
+            is_so, found = EXPECTATIONS[word](self, rest.strip())
+        except Unexpected as why:
+            is_so, found = False, str(why)
+        return None if is_so is not negated else found
+
+
+# values
+
+
+def says(wanted: str, found: object) -> bool:
+    """Whether a text is as wanted, in which `...` stands for any."""
+    pattern = ".*".join(
+        re.escape(" ".join(part.split())) if part.strip() else "" for part in re.split(r"\.\.\.", wanted)
+    )
+    spaced = re.sub(r"\.\*(?=\S)", r".*\\s*", pattern.replace("\\ ", " "))
+    return re.fullmatch(rf"\s*{spaced}\s*", " ".join(str(found).split())) is not None
+
+
+def near(wanted: str, found_ns: float, read: Callable[[str], float] | None = None) -> bool:
+    """Whether a figure is as wanted: `10`, `5..10`, `<5`, `>5`, `~10`, `~10 20%`."""
+    figure = read or (lambda text: time_ns(text, US))
+    if match := re.fullmatch(r"(\S+)\.\.(\S+)", wanted):
+        return figure(match[1]) <= found_ns <= figure(match[2])
+    if match := re.fullmatch(r"~(\S+)(?: (\S+)%)?", wanted):
+        return abs(found_ns - figure(match[1])) <= abs(figure(match[1])) * (float(match[2]) / 100 if match[2] else NEAR)
+    if wanted[0] in "<>":
+        return found_ns < figure(wanted[1:]) if wanted[0] == "<" else found_ns > figure(wanted[1:])
+    return figure(wanted) == found_ns
+
+
+def us(time: float) -> str:
+    return f"{time / US:.3f}".rstrip("0").rstrip(".")
+
+
+def pairs(amounts: Mapping[Any, int]) -> str:
+    return ", ".join(f"{name} {us(ns)}" for name, ns in amounts.items() if ns) or "nothing"
+
+
+def listed(text: str) -> list[tuple[str, str]]:
+    """`sync 5, dispatch 3`: names and figures."""
+    return [(name, figure) for name, _, figure in (part.strip().partition(" ") for part in text.split(","))]
+
+
+def same(wanted: str, amounts: Mapping[str, int]) -> tuple[bool, str]:
+    """Whether these are all of the amounts, in whatever order."""
+    some = {name: ns for name, ns in amounts.items() if ns}
+    given = dict(listed(wanted)) if wanted != "nothing" else {}
+    return given.keys() == some.keys() and all(near(given[name], ns) for name, ns in some.items()), pairs(some)
+
+
+# what may be expected
+
+Expectation = Callable[[Case, str], tuple[bool, str]]
+
+
+def _ledger(case: Case, rest: str) -> tuple[bool, str]:
+    total = {str(line): ns for line, ns in case.device.ledger.total().items()}
+    return all(near(figure, total.get(line, 0)) for line, figure in listed(rest)), pairs(total)
+
+
+def _steady(case: Case, rest: str) -> tuple[bool, str]:
+    total = {str(line): ns for line, ns in case.device.line_ns.items()}
+    return all(near(figure, total.get(line, 0)) for line, figure in listed(rest)), pairs(total)
+
+
+def _causes(case: Case, rest: str) -> tuple[bool, str]:
+    lines = case.device.ledger.total().items()
+    return same(rest, {str(line).removeprefix("idle."): ns for line, ns in lines if line.is_idle})
+
+
+def _idle(case: Case, rest: str) -> tuple[bool, str]:
+    found = " ".join(f"{us(start)}-{us(end)}" for start, end in case.device.ledger.busy.idle) or "none"
+    return found == rest, found
+
+
+def _gap_at(case: Case, start: str) -> int:
+    gaps = case.device.ledger.gaps
+    at = np.flatnonzero(gaps.start_ns == time_ns(start, US))
+    if len(at) != 1:
+        raise Unexpected(f"gaps begin at {', '.join(us(begin) for begin in gaps.start_ns.tolist())}")
+    return int(at[0])
+
+
+def _gap(case: Case, rest: str) -> tuple[bool, str]:
+    start, _, causes = rest.partition(": ")
+    booked = case.device.ledger.gaps.by_cause.sums(np.array([_gap_at(case, start)]))
+    return same(causes, {str(cause): ns for cause, ns in booked.items()})
+
+
+def _trigger(case: Case, rest: str) -> tuple[bool, str]:
+    start, _, wanted = rest.partition(" ")
+    gaps, at = case.device.ledger.gaps, _gap_at(case, start)
+    by = gaps.draining[gaps.drained_by[at]]
+    found = f"{TRIGGERS[gaps.trigger[at]]}" + (f" by {by}" if by else "")
+    return found == wanted or found.startswith(f"{wanted} by "), found
+
+
+def _triggers(case: Case, rest: str) -> tuple[bool, str]:
+    found = [str(TRIGGERS[trigger]) for trigger in case.device.ledger.gaps.trigger]
+    return found == rest.split(), " ".join(found)
+
+
+def _buckets(case: Case, rest: str) -> tuple[bool, str]:
+    found = ", ".join(f"{name}: {count} of {us(ns)}" for name, count, ns in histogram(case.device.ledger.gaps) if count)
+    return found == rest, found
+
+
+def _calls(case: Case, rest: str) -> tuple[bool, str]:
+    found = " ".join(CALL_KINDS[kind].name for kind in case.device.host.kinds.tolist())
+    return found == rest, found
+
+
+def _lost(case: Case, rest: str) -> tuple[bool, str]:
+    nodes = case.lost.nodes
+    of_graphs = f"{nodes.missing} of {nodes.expected} nodes of {_plain(tuple(nodes.calls.tolist()))}"
+    found = " ".join(map(str, case.lost.calls.tolist())) or (of_graphs if len(case.lost) else "none")
+    return found == rest or (rest == "some" and len(case.lost) > 0), found
+
+
+def _steps(case: Case, rest: str) -> tuple[bool, str]:
+    steps = case.device.steps
+    found = "none" if steps is None else f"{len(steps)} {steps.source}"
+    return says(rest, found), found
+
+
+def _level(case: Case, rest: str) -> tuple[bool, str]:
+    found = [
+        f"{level.name} {level.count} {level.source.name.lower()} {level.coverage:.0%}" for level in case.device.levels
+    ]
+    return any(says(rest, level) for level in found), "; ".join(found) or "none"
+
+
+def _phases(case: Case, rest: str) -> tuple[bool, str]:
+    found = " ".join(PHASES[each] or "none" for each in case.device.phases.of_step)
+    return found == rest, found
+
+
+def _outliers(case: Case, rest: str) -> tuple[bool, str]:
+    found = " ".join(str(outlier.step) for outlier in case.variation.outliers) or "none"
+    return found == rest, found
+
+
+def _drift(case: Case, rest: str) -> tuple[bool, str]:
+    drift = case.variation.drift
+    longer = drift is not None and drift.late_ns > drift.early_ns
+    found = "none" if drift is None else f"{drift.line} {'longer' if longer else 'shorter'}"
+    return says(rest, found), found
+
+
+def _findings(case: Case, rest: str) -> tuple[bool, str]:
+    return case.codes() == rest, case.codes()
+
+
+def _finding(case: Case, rest: str) -> tuple[bool, str]:
+    code, *first = rest.split()
+    told = case.codes().split()
+    return (told[:1] == [code]) if first else (code in told), case.codes()
+
+
+def _said(read: Callable[[Finding], object]) -> Expectation:
+    """A text of a finding."""
+
+    def check(case: Case, rest: str) -> tuple[bool, str]:
+        code, _, wanted = rest.partition(" ")
+        found = read(case.finding(code))
+        texts = found if isinstance(found, tuple) else (found,)
+        return any(says(wanted.strip(), text) for text in texts), "\n          ".join(map(str, texts)) or "nothing"
+
+    return check
+
+
+def _amount(read: Callable[[Case, Finding], float | None]) -> Expectation:
+    """A time of a finding, or of the run."""
+
+    def check(case: Case, rest: str) -> tuple[bool, str]:
+        code, _, wanted = rest.partition(" ")
+        found = read(case, case.finding(code))
+        return (
+            (wanted == "none", "none")
+            if found is None
+            else (wanted != "none" and near(wanted.strip(), found), us(found))
+        )
+
+    return check
+
+
+def _figure(read: Callable[[Case], float], figure: Callable[[str], float] | None = None) -> Expectation:
+    def check(case: Case, rest: str) -> tuple[bool, str]:
+        found = read(case)
+        return near(rest, found, figure), us(found) if figure is None else f"{found:g}"
+
+    return check
+
+
+def _evidence(case: Case, rest: str) -> tuple[bool, str]:
+    """`CODE 0 count=16 call=cudaMalloc`: fields of a piece of evidence."""
+    code, place, *wanted = rest.split()
+    piece = case.finding(code).evidence[int(place)]
+    found = {each.name: _plain(getattr(piece, each.name)) for each in fields(Evidence)}
+    given = [each.split("=", 1) for each in wanted]
+    return all(found[key] == value for key, value in given), " ".join(f"{key}={found[key]}" for key, _ in given)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Span):
+        return f"{us(value.start_ns)}-{us(value.end_ns)}"
+    return ",".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)
+
+
+def _verdict(case: Case, rest: str) -> tuple[bool, str]:
+    found = str(verdict(case.run))
+    return says(rest, found), found
+
+
+def _report(case: Case, rest: str) -> tuple[bool, str]:
+    from gpuledger import build_report
+
+    found = build_report(case.trace, "case", case.wanted).to_text(width=300)
+    return says(f"...{rest}...", found), found
+
+
+def _refused(case: Case, rest: str) -> tuple[bool, str]:
+    try:
+        run = case.run
+    except GpuledgerError as why:
+        return says(rest, why), str(why)
+    return False, f"answered with {len(run.findings)} findings"
+
+
+EXPECTATIONS: Mapping[str, Expectation] = {
+    "assumption": _said(lambda found: found.assumption),
+    "bound": _said(lambda found: "yes" if found.is_bound else "no"),
+    "busy": _figure(lambda case: case.device.ledger.busy.compute_ns),
+    "buckets": _buckets,
+    "calls": _calls,
+    "causes": _causes,
+    "claim": _said(lambda found: found.claim),
+    "confidence": _said(lambda found: found.confidence),
+    "coverage": _figure(lambda case: case.device.coverage, float),
+    "drift": _drift,
+    "edit": _said(lambda found: "none" if found.edit is None else "some"),
+    "evidence": _evidence,
+    "explains": _amount(lambda _, found: found.explains_ns),
+    "finding": _finding,
+    "findings": _findings,
+    "fix": _said(lambda found: found.fix or "none"),
+    "floor": _figure(lambda case: case.device.device_floor_ns),
+    "gap": _gap,
+    "idle": _idle,
+    "ledger": _ledger,
+    "level": _level,
+    "lost": _lost,
+    "lost-share": _figure(lambda case: case.lost.share, float),
+    "median": _figure(lambda case: case.variation.median_ns),
+    "outliers": _outliers,
+    "phases": _phases,
+    "refused": _refused,
+    "report": _report,
+    "saving": _amount(lambda _, found: found.saving_ns),
+    "saving-per-step": _amount(lambda case, found: found.saving_ns / case.device.step_count),
+    "says": _said(lambda found: found.sentences),
+    "steady": _steady,
+    "steps": _steps,
+    "then": _amount(lambda _, found: found.then_ns),
+    "trigger": _trigger,
+    "triggers": _triggers,
+    "unsure": _said(lambda found: "yes" if found.is_unsure else "no"),
+    "verdict": _verdict,
+    "warm-up": _figure(lambda case: case.variation.steps.warm_up, number),
+}
+
+
+# files
+
+
+class CaseItem(pytest.Item):
+    """A heading of a file, or a row of the table under it."""
+
+    def __init__(self, *, case: Case, line: int, **given: Any) -> None:
+        super().__init__(**given)
+        self.case, self.line = case, line
+
+    def runtest(self) -> None:
+        self.case.check()
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *given: Any) -> Any:
+        if isinstance(excinfo.value, Unexpected):
+            return f"{self.path}:{self.line}: {self.name}\n\n{excinfo.value}"
+        return super().repr_failure(excinfo, *given)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, self.line - 1, self.name
+
+
+class CaseFile(pytest.File):
+    """A Markdown file of cases."""
+
+    def collect(self) -> Iterator[CaseItem]:
+        for line, name, case in cases_in(self.path.read_text()):
+            yield CaseItem.from_parent(self, name=name, case=case, line=line)
+
+
+_FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_NEXT = re.compile(rf"; (?=(?:not )?(?:{'|'.join(EXPECTATIONS)}) )")
+
+
+def cases_in(text: str) -> Iterator[tuple[int, str, Case]]:
+    """All cases of a file: line, words and content. Names of a section without a case are known from there on."""
+    names: dict[str, str] = {}
+    for section in re.split(r"^(?=## )", text, flags=re.MULTILINE):
+        line = text[: text.index(section)].count("\n") + 1
+        heading = section.partition("\n")[0].removeprefix("## ").strip()
+        block = dict(_FENCE.findall(section))
+        names |= dict(re.findall(r"^(\w+) = (.+)$", block.pop("names", ""), re.MULTILINE))
+        header, *rows = re.findall(r"^\|(.+)\|$", _FENCE.sub("", section), re.MULTILINE) or [""]
+        columns = _cells(header)
+        for row in rows[1:] if rows else [""] if block else []:
+            cells = dict(zip(columns, _cells(row), strict=False))
+            given = {language: cells[language] for language in ("trace", "program") if language in cells} or block
+            told = [cell for name, cell in cells.items() if name not in (*given, "=>")] or list(cells.values())[:1]
+            yield line, " - ".join((heading, *told)), _case(given, cells, names)
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip().strip("`").replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", row)]
+
+
+def _case(given: Mapping[str, str], cells: Mapping[str, str], names: Mapping[str, str]) -> Case:
+    [(language, text)] = given.items()
+    text += "".join(f"\n=> {each}" for each in _NEXT.split(cells.get("=>", "")) if each)
+    for _ in range(3):  # a cell may hold a name, and a name another one
+        for name, value in {**names, **cells}.items():
+            text = text.replace(f"{{{name}}}", value)
+    lines = [re.sub(r"(^|\s+)# .*$", "", line) for line in text.splitlines()]
+    expected = tuple(line.removeprefix("=> ") for line in lines if line.startswith("=> "))
+    numbers = {name: number_or_text(value) for name, value in cells.items()}
+    return Case(language, tuple(line for line in lines if not line.startswith("=> ")), expected, numbers)
