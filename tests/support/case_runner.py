@@ -32,6 +32,9 @@ from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
 from support.book_checks import analysed, check_balance
+from support.command import ROOT
+from support.corpus import corpus_file
+from support.opened import trace_of
 from support.program import programmed
 from support.saving_laws import broken_laws
 from support.trace_notation import filled, number, number_or_text, time_ns, traced
@@ -47,7 +50,7 @@ class Unexpected(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """A trace or a program, and what must come out of it."""
+    """A trace, a program or a capture, and what must come out of it."""
 
     language: str
     lines: tuple[str, ...]
@@ -58,6 +61,8 @@ class Case:
     @cached_property
     def trace(self) -> Trace:
         kept = "\n".join(line for line in self.lines if not line.startswith("select "))
+        if self.language == "capture":
+            return trace_of(corpus_file(kept.strip()) if "/" not in kept else ROOT / "captures" / kept.strip())
         return (traced if self.language == "trace" else programmed)(kept, **self.known)
 
     @cached_property
@@ -280,6 +285,11 @@ def _finding(case: Case, rest: str) -> tuple[bool, str]:
     return (told[:1] == [code]) if first else (code in told), case.codes()
 
 
+def _largest(case: Case, rest: str) -> tuple[bool, str]:
+    found = max(case.run.findings, key=lambda finding: finding.explains_ns).code
+    return found == rest, found
+
+
 def _said(read: Callable[[Finding], object]) -> Expectation:
     """A text of a finding."""
 
@@ -370,6 +380,7 @@ EXPECTATIONS: Mapping[str, Expectation] = {
     "floor": _figure(lambda case: case.device.device_floor_ns),
     "gap": _gap,
     "idle": _idle,
+    "largest": _largest,
     "ledger": _ledger,
     "level": _level,
     "lost": _lost,
@@ -439,7 +450,9 @@ def cases_in(text: str) -> Iterator[tuple[int, str, Case]]:
         columns = _cells(header)
         for row in rows[1:] if rows else [""] if block else []:
             cells = dict(zip(columns, _cells(row), strict=False))
-            given = {language: cells[language] for language in ("trace", "program") if language in cells} or block
+            given = {
+                language: cells[language] for language in ("trace", "program", "capture") if language in cells
+            } or block
             told = [cell for name, cell in cells.items() if name not in (*given, "=>")] or list(cells.values())[:1]
             yield line, " - ".join((heading, *told)), _case(given, cells, names)
 
