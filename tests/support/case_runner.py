@@ -285,6 +285,10 @@ def _finding(case: Case, rest: str) -> tuple[bool, str]:
     return (told[:1] == [code]) if first else (code in told), case.codes()
 
 
+def _absent(case: Case, rest: str) -> tuple[bool, str]:
+    return not {*rest.split()} & {*case.codes().split()}, case.codes()
+
+
 def _largest(case: Case, rest: str) -> tuple[bool, str]:
     found = max(case.run.findings, key=lambda finding: finding.explains_ns).code
     return found == rest, found
@@ -361,6 +365,7 @@ def _refused(case: Case, rest: str) -> tuple[bool, str]:
 
 
 EXPECTATIONS: Mapping[str, Expectation] = {
+    "absent": _absent,
     "assumption": _said(lambda found: found.assumption),
     "bound": _said(lambda found: "yes" if found.is_bound else "no"),
     "busy": _figure(lambda case: case.device.ledger.busy.compute_ns),
@@ -445,7 +450,8 @@ def cases_in(text: str) -> Iterator[tuple[int, str, Case]]:
         line = text[: text.index(section)].count("\n") + 1
         heading = section.partition("\n")[0].removeprefix("## ").strip()
         block = dict(_FENCE.findall(section))
-        names |= dict(re.findall(r"^(\w+) = (.+)$", block.pop("names", ""), re.MULTILINE))
+        for name, value in re.findall(r"^(\w+) = (.+)$", block.pop("names", ""), re.MULTILINE):
+            names[name] = _named(value, names)
         header, *rows = re.findall(r"^\|(.+)\|$", _FENCE.sub("", section), re.MULTILINE) or [""]
         columns = _cells(header)
         for row in rows[1:] if rows else [""] if block else []:
@@ -461,12 +467,18 @@ def _cells(row: str) -> list[str]:
     return [cell.strip().strip("`").replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", row)]
 
 
+def _named(text: str, *known: Mapping[str, str]) -> str:
+    """The text with names and cells in their places; a cell may hold names."""
+    for each in known:
+        for name, value in each.items():
+            text = text.replace(f"{{{name}}}", value)
+    return text
+
+
 def _case(given: Mapping[str, str], cells: Mapping[str, str], names: Mapping[str, str]) -> Case:
     [(language, text)] = given.items()
-    text += "".join(f"\n=> {each}" for each in _NEXT.split(cells.get("=>", "")) if each)
-    for _ in range(3):  # a cell may hold a name, and a name another one
-        for name, value in {**names, **cells}.items():
-            text = text.replace(f"{{{name}}}", value)
+    text += "".join(f"\n=> {each}" for each in _NEXT.split(_named(cells.get("=>", ""), names)) if each)
+    text = _named(text, cells, names)
     lines = [re.sub(r"(^|\s+)# .*$", "", line) for line in text.splitlines()]
     expected = tuple(line.removeprefix("=> ") for line in lines if line.startswith("=> "))
     numbers = {name: number_or_text(value) for name, value in cells.items()}

@@ -39,6 +39,7 @@ class Program:
         self._calls: list[tuple[int, int, str, int]] = []
         self._ranges: list[tuple[int, int, str, int]] = []
         self._depth = 0
+        self._usual_blocks = 0
         self._correlation = 0
         self._recording = True
 
@@ -98,7 +99,9 @@ class Program:
         words = re.sub(r" (blocks|stream)=\d+", "", f" {rest}").split(" ")[1:]
         us = [number(words.pop())] if words and re.fullmatch(r"\d+", words[-1]) else []
         if verb == "kernel":
-            self.kernel(" ".join(words), *us, **named)
+            self.kernel(" ".join(words), *us, **{"blocks": self._usual_blocks, **named})
+        elif verb == "blocks":
+            [self._usual_blocks] = us
         elif verb == "call":
             self._call(" ".join(words), *us)
         elif verb in ("host", "read", "write", "wait"):

@@ -111,9 +111,10 @@ def _on_one_line(line: str, into: list[Statement]) -> Statement:
             bodies[-1].append(last)
             bodies.append(last.body)
             continue
-        text, _, rest = rest.partition("; ")
+        text, _, rest = (part.strip(" ;") for part in rest.partition("; "))
         if text == "end":
             bodies.pop()
+        if text in ("end", ""):
             continue
         named = _WHO.match(text)
         who = named[0] if named else who
