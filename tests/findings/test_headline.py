@@ -25,7 +25,6 @@ from support.opened import report_of, trace_of
 from support.program import Program
 from support.saving_laws import broken_laws
 from support.thorough import some
-from support.trace_notation import called
 
 OURS = sorted(path.name.removesuffix(".xz") for path in (ROOT / "captures" / "nsys").glob("*.sqlite.xz"))
 TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))
@@ -156,11 +155,3 @@ def test_many_kernels_are_not_the_program() -> None:
     run = build_report(late.trace())
     assert run.findings[0].saving_ns > 0.25 * 20 * 450_000
     assert "Of the time" not in str(verdict(run))
-
-
-@pytest.mark.parametrize(("early_us", "is_told"), [(3, False), (4, True)])
-def test_clocks_that_differ_are_told(early_us: int, is_told: bool) -> None:
-    """No work begins before its launch."""
-    trace = called("0-2 cudaLaunchKernel -> s7: 4-10", f"20-22 cudaLaunchKernel -> s7: {20 - early_us}-40")
-    text = build_report(trace).to_text(width=300)
-    assert (f"1 of 2 launches seem to come after their work began, by up to {early_us}.00 us" in text) == is_told

@@ -294,6 +294,19 @@ def _largest(case: Case, rest: str) -> tuple[bool, str]:
     return found == rest, found
 
 
+def _gpus(case: Case, rest: str) -> tuple[bool, str]:
+    """What is told is of these GPUs."""
+    found = " ".join(str(gpu) for gpu in sorted({finding.gpu for finding in case.run.findings}))
+    return found == rest, found
+
+
+def _surest(case: Case, rest: str) -> tuple[bool, str]:
+    """How sure one may be of what is not about the capture."""
+    told = {str(found.confidence) for found in case.run.findings if not found.code.startswith("CAPTURE-")}
+    found = next((each for each in ("high", "medium", "low") if each in told), "none")
+    return found == rest, found
+
+
 def _said(read: Callable[[Finding], object]) -> Expectation:
     """A text of a finding."""
 
@@ -384,6 +397,7 @@ EXPECTATIONS: Mapping[str, Expectation] = {
     "fix": _said(lambda found: found.fix or "none"),
     "floor": _figure(lambda case: case.device.device_floor_ns),
     "gap": _gap,
+    "gpus": _gpus,
     "idle": _idle,
     "largest": _largest,
     "ledger": _ledger,
@@ -400,6 +414,7 @@ EXPECTATIONS: Mapping[str, Expectation] = {
     "says": _said(lambda found: found.sentences),
     "steady": _steady,
     "steps": _steps,
+    "surest": _surest,
     "then": _amount(lambda _, found: found.then_ns),
     "trigger": _trigger,
     "triggers": _triggers,

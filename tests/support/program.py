@@ -21,7 +21,7 @@ from typing import Any
 from gpuledger.trace.model import Gpu, Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Rows, Table
-from support.trace_notation import gpu_of, number, of_tables, run, statements, table
+from support.trace_notation import gpu_of, number, of_tables, run, statements, table, with_health
 
 LAUNCH_US = 5
 LATENCY_US = 2
@@ -168,17 +168,19 @@ class Program:
 
 
 def programmed(text: str, **known: Any) -> Trace:
-    """The trace of a program as text, which may begin with its GPU: `gpu NVIDIA H200 sm_count=132`."""
-    program, gpus = Program(), list[str]()
+    """The trace of a program as text, which may say its GPU, `gpu NVIDIA H200 sm_count=132`, and `health CODE`."""
+    program = Program()
+    about: dict[str, list[str]] = {"gpu": [], "health": []}
 
     def does(line: str, _: int) -> None:
-        if line.startswith("gpu "):
-            gpus.append(line.removeprefix("gpu "))
+        word, _, rest = line.partition(" ")
+        if word in about:
+            about[word].append(rest)
         else:
             program.do(line)
 
     run(statements(text), does, program.within, {"unit_ns": 1_000, **known})
-    return program.trace(*map(gpu_of, gpus))
+    return with_health(program.trace(*map(gpu_of, about["gpu"])), about["health"])
 
 
 def _work(which: Table, strings: Strings, named: str, rows: list[tuple[int, int, int, str, int]], **more: Any) -> Rows:

@@ -49,6 +49,13 @@ def of_tables(strings: Strings, tables: dict[Table, Rows], gpu: Gpu | str = "tes
     return Trace(origin, (), strings, tables, absent)
 
 
+def with_health(made: Trace, codes: Iterable[str]) -> Trace:
+    """The trace with notes of what a reader lost."""
+    return replace(
+        made, health=tuple(Note(Severity.LOSS, code, say("work starts before its launch")) for code in codes)
+    )
+
+
 def columns_of(rows: Rows, *names: str) -> list[tuple[Any, ...]]:
     """Some columns of a table as tuples, text spelled out."""
     texts: Sequence[Sequence[Any]] = [
@@ -79,7 +86,7 @@ class Statement:
 
 
 _HEADER = re.compile(
-    r"(?P<head>(?:\{.+?\}|\S+) times(?: every \S+)?|for \w+ in .+?|range .+?|unrecorded|define \w+):"
+    r"(?P<head>(?:\{.+?\}|\S+) times(?: every \S+)?|for \w+ in .+?|range .+?|unrecorded):"
     r"(?: +(?P<rest>.+))?$"
 )
 _LOOP = re.compile(r"(?:(?P<count>\S+) times|for (?P<name>\w+) in (?P<values>.+?))(?: every (?P<every>\S+))?")
@@ -133,12 +140,8 @@ def run(
     known = dict(known or {})
     for statement in block:
         text = filled(statement.text, known)
-        if not statement.body and text in known.get("defined", {}):
-            run(known["defined"][text], does, within, known, at_ns)
-        elif not statement.body:
+        if not statement.body:
             does(text, at_ns)
-        elif text.startswith("define "):
-            known["defined"] = {**known.get("defined", {}), text.removeprefix("define "): statement.body}
         elif loop := _LOOP.fullmatch(text):
             every = time_ns(loop["every"], known["unit_ns"]) if loop["every"] else 0
             values = loop["values"].split(" ") if loop["name"] else range(int(loop["count"]))
@@ -311,14 +314,11 @@ class TraceText:
         made = of_tables(strings, tables, gpu_of(self.about.get("gpu", ["test GPU"])[-1]))
         frames = [strings.code(frame) for stack in stacks for frame in stack]
         offsets = np.cumsum([0, *map(len, stacks)])
-        notes = tuple(
-            Note(Severity.LOSS, code, say("work starts before its launch")) for code in self.about.get("health", ())
-        )
         processes = tuple(Process(pid, name) for pid, name in enumerate(self.about.get("process", ["test"])))
         origin = replace(made.origin, tool=self.about.get("tool", ["test"])[-1], processes=processes)
         if stacks:
             made = replace(made, stacks=Stacks(offsets.astype(np.int64), np.array(frames, np.int32)))
-        return replace(made, origin=origin, health=notes)
+        return with_health(replace(made, origin=origin), self.about.get("health", ()))
 
     def _table(self, which: Table, strings: Strings, rows: list[dict[str, Any]], stacks: list[tuple[str, ...]]) -> Rows:
         columns: dict[str, Any] = {}
