@@ -6,15 +6,9 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from gpuledger import build_report, open_trace
-from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
-from support.book_checks import analysed, check_balance
 from support.nsys_exports import PID, call, kernel, minimal
-from support.trace_notation import of_tables, table
 
 US = 1_000
 PAGE = 4096
@@ -59,39 +53,3 @@ def test_page_faults_are_told_where_they_are_recorded(tmp_path: Path) -> None:
 def test_nsys_counts_them_as_the_copies_that_they_are(tmp_path: Path) -> None:
     copies = open_trace(walked(tmp_path / "a.sqlite"))[Table.COPIES]
     assert copies.texts("kind") == ["Unified Host-to-Device"] * 10 + ["Unified Device-to-Host"] * 10
-
-
-spans = st.tuples(st.integers(0, 5_000), st.integers(1, 2_000)).map(lambda span: (span[0], span[0] + span[1]))
-
-
-@given(st.lists(spans, min_size=1, max_size=8), st.lists(spans, max_size=6), st.lists(spans, max_size=4))
-def test_books_balance_wherever_pages_move(
-    moved: list[tuple[int, int]], kernels: list[tuple[int, int]], calls: list[tuple[int, int]]
-) -> None:
-    """Also with no calls at all, and where calls and kernels have nothing to do with each other."""
-    strings = Strings(("k", "cudaDeviceSynchronize", "runtime", "Unified Device-to-Host"))
-
-    def rows(which: Table, given: list[tuple[int, int]], **columns: list[Any]) -> Any:
-        start, end = ([span[side] * US for span in given] for side in (0, 1))
-        return table(which, strings, len(given), start_ns=start, end_ns=end, **columns)
-
-    trace = of_tables(
-        strings,
-        {
-            Table.COPIES: rows(Table.COPIES, moved, kind=["Unified Device-to-Host"] * len(moved)),
-            Table.KERNELS: rows(
-                Table.KERNELS, kernels, name=["k"] * len(kernels), correlation=list(range(1, len(kernels) + 1))
-            ),
-            Table.CALLS: rows(
-                Table.CALLS,
-                calls,
-                name=["cudaDeviceSynchronize"] * len(calls),
-                layer=["runtime"] * len(calls),
-                stack=[-1] * len(calls),
-                correlation=list(range(1, len(calls) + 1)),
-            ),
-        },
-    )
-    for device in analysed(trace):
-        check_balance(device)
-    build_report(trace)

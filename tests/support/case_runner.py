@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpuledger.analyse.memory.figures import copies_by_kind
 from gpuledger.catalog.calls import CALL_KINDS
 from gpuledger.errors import GpuledgerError
 from gpuledger.findings.finding import Evidence, Finding
@@ -238,6 +239,15 @@ def _calls(case: Case, rest: str) -> tuple[bool, str]:
     return found == rest, found
 
 
+def _copied(case: Case, rest: str) -> tuple[bool, str]:
+    """`Host-to-Device 4096 pageable`: a kind of copies, its bytes, and its memory."""
+    found = [
+        f"{kind.kind} {'none' if kind.total_bytes is None else kind.total_bytes}{' pageable' * kind.is_pageable}"
+        for kind in copies_by_kind(case.trace, case.device)
+    ]
+    return rest in found, "; ".join(found)
+
+
 def _lost(case: Case, rest: str) -> tuple[bool, str]:
     nodes = case.lost.nodes
     of_graphs = f"{nodes.missing} of {nodes.expected} nodes of {_plain(tuple(nodes.calls.tolist()))}"
@@ -343,9 +353,10 @@ def _figure(read: Callable[[Case], float], figure: Callable[[str], float] | None
 
 
 def _evidence(case: Case, rest: str) -> tuple[bool, str]:
-    """`CODE 0 count=16 call=cudaMalloc`: fields of a piece of evidence."""
+    """`CODE 0 count=16`, `CODE cudaMalloc count=16`: fields of a piece of evidence, by its place or its call."""
     code, place, *wanted = rest.split()
-    piece = case.finding(code).evidence[int(place)]
+    pieces = case.finding(code).evidence
+    piece = next((each for each in pieces if each.call == place), None) or pieces[int(place)]
     found = {each.name: _plain(getattr(piece, each.name)) for each in fields(Evidence)}
     given = [each.split("=", 1) for each in wanted]
     return all(found[key] == value for key, value in given), " ".join(f"{key}={found[key]}" for key, _ in given)
@@ -387,6 +398,7 @@ EXPECTATIONS: Mapping[str, Expectation] = {
     "causes": _causes,
     "claim": _said(lambda found: found.claim),
     "confidence": _said(lambda found: found.confidence),
+    "copied": _copied,
     "coverage": _figure(lambda case: case.device.coverage, float),
     "drift": _drift,
     "edit": _said(lambda found: "none" if found.edit is None else "some"),
@@ -407,6 +419,7 @@ EXPECTATIONS: Mapping[str, Expectation] = {
     "median": _figure(lambda case: case.variation.median_ns),
     "outliers": _outliers,
     "phases": _phases,
+    "place": _said(lambda found: found.sentences[0]),
     "refused": _refused,
     "report": _report,
     "saving": _amount(lambda _, found: found.saving_ns),

@@ -254,12 +254,13 @@ class TraceText:
 
     def _work(self, text: str, common: dict[str, Any], at_ns: int) -> None:
         name = (_TIMES.fullmatch(text) or {"rest": ""})["rest"] or ""
-        is_copy = re.match(r"[\w ]+-to-\w+|Memset|odd", name) is not None
+        is_copy = re.match(r"[\w ]+-to-\w+|Memset|odd|-(?= )", name) is not None
         which = Table.COPIES if is_copy else Table.GRAPHS if name.startswith("whole graph") else Table.KERNELS
         row = self._row(which, text, {"graph_node": -1} | common, at_ns)
         if is_copy:
             row["kind"], host = row.pop("name"), row.pop("memory", None)
             sides = (host, "Device") if row["kind"] in TO_DEVICE else ("Device", host)
+            row["kind"] = -1 if row["kind"] == "-" else row["kind"]
             row |= {side: memory for side, memory in zip(("src_kind", "dst_kind"), sides, strict=True) if memory}
         elif which is Table.GRAPHS:
             del row["name"], row["graph_node"]
@@ -282,7 +283,7 @@ class TraceText:
             elif key == "stack":
                 row["stack"] = tuple(value.split(" < "))
             elif key == "memory" or known[key] is Kind.TEXT:
-                row[key] = value
+                row[key] = -1 if value == "-" else value
             else:
                 row[key] = number(value)
         return row | {"name": name.strip() or "k"}
