@@ -7,7 +7,7 @@ expects, its books balance and its findings keep the laws of savings.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from gpuledger.analyse.memory.figures import copies_by_kind
+from gpuledger.analyse.range_tree import range_tree
 from gpuledger.catalog.calls import CALL_KINDS
 from gpuledger.errors import GpuledgerError
 from gpuledger.findings.finding import Evidence, Finding
@@ -27,7 +28,7 @@ from gpuledger.ledger.gaps import histogram
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.lost_work import LostWork, lost_work
 from gpuledger.ledger.step_variation import Variation, variation
-from gpuledger.ledger.steps import PHASES
+from gpuledger.ledger.steps import PHASES, phases
 from gpuledger.present.views.report_parts import verdict
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
@@ -70,7 +71,11 @@ class Case:
     def wanted(self) -> Selection:
         lines = [line for line in self.lines if line.startswith("select ")]
         given: dict[str, Any] = {key: value for line in lines for key, value in re.findall(r"(\w+)=(\S+)", line)}
-        return Selection(**{key: value == "true" if key == "any_level" else value for key, value in given.items()})
+        given |= {"any_level": True} if given.get("any_level") == "true" else {}
+        if "time" in given:
+            start, end = (time_ns(side, US) if side else None for side in given.pop("time").split(":"))
+            given["time_ns"] = (start, end)
+        return Selection(**given)
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
@@ -197,11 +202,6 @@ def _causes(case: Case, rest: str) -> tuple[bool, str]:
     return same(rest, {str(line).removeprefix("idle."): ns for line, ns in lines if line.is_idle})
 
 
-def _idle(case: Case, rest: str) -> tuple[bool, str]:
-    found = " ".join(f"{us(start)}-{us(end)}" for start, end in case.device.ledger.busy.idle) or "none"
-    return found == rest, found
-
-
 def _gap_at(case: Case, start: str) -> int:
     gaps = case.device.ledger.gaps
     at = np.flatnonzero(gaps.start_ns == time_ns(start, US))
@@ -269,7 +269,32 @@ def _level(case: Case, rest: str) -> tuple[bool, str]:
 
 
 def _phases(case: Case, rest: str) -> tuple[bool, str]:
-    found = " ".join(PHASES[each] or "none" for each in case.device.phases.of_step)
+    """`0 100: decode`: of the stretches between these instants; without them, of the steps."""
+    edges, _, words = rest.rpartition(": ")
+    at = case.device.phases
+    if edges:
+        host, work = host_and_activities(case.trace)
+        at = phases(case.trace, work, host, 0, np.array([time_ns(edge, US) for edge in edges.split()]))
+    found = " ".join(PHASES[each] or "none" for each in at.of_step)
+    return found == words, found
+
+
+def _spans(read: Callable[[Case], Iterable[tuple[int, int]]]) -> Expectation:
+    def check(case: Case, rest: str) -> tuple[bool, str]:
+        found = " ".join(f"{us(start)}-{us(end)}" for start, end in read(case)) or "none"
+        return found == rest, found
+
+    return check
+
+
+def _lengths(case: Case, rest: str) -> tuple[bool, str]:
+    found = " ".join(us(length) for length in case.device.steps.length_ns.tolist()) if case.device.steps else "none"
+    return found == rest, found
+
+
+def _ranges(case: Case, rest: str) -> tuple[bool, str]:
+    """`layer2 4`: all top ranges, and the launches in them."""
+    found = " ".join(f"{node.name} {node.launches}" for node in range_tree(case.trace, case.device).nodes)
     return found == rest, found
 
 
@@ -410,9 +435,10 @@ EXPECTATIONS: Mapping[str, Expectation] = {
     "floor": _figure(lambda case: case.device.device_floor_ns),
     "gap": _gap,
     "gpus": _gpus,
-    "idle": _idle,
+    "idle": _spans(lambda case: case.device.ledger.busy.idle),
     "largest": _largest,
     "ledger": _ledger,
+    "lengths": _lengths,
     "level": _level,
     "lost": _lost,
     "lost-share": _figure(lambda case: case.lost.share, float),
@@ -420,6 +446,7 @@ EXPECTATIONS: Mapping[str, Expectation] = {
     "outliers": _outliers,
     "phases": _phases,
     "place": _said(lambda found: found.sentences[0]),
+    "ranges": _ranges,
     "refused": _refused,
     "report": _report,
     "saving": _amount(lambda _, found: found.saving_ns),
@@ -427,6 +454,7 @@ EXPECTATIONS: Mapping[str, Expectation] = {
     "says": _said(lambda found: found.sentences),
     "steady": _steady,
     "steps": _steps,
+    "stretches": _spans(lambda case: case.device.ledger.busy.stretches),
     "surest": _surest,
     "then": _amount(lambda _, found: found.then_ns),
     "trigger": _trigger,
