@@ -283,21 +283,6 @@ def test_the_verb_prints_one_answer_in_every_format(unpacked: Callable[[str], Pa
     assert "expert_gemm" in page.read_text()
 
 
-@pytest.mark.parametrize(
-    ("asked", "code", "said"),
-    [
-        (["--phase=a"], 2, "expected NAME=REGEX"),
-        (["--phase==x"], 2, "expected NAME=REGEX"),
-        (["--phase=a=("], 2, "is no regular expression"),
-        (["--phase=a=absent"], 1, "no range or kernel name matches 'absent'"),
-    ],
-)
-def test_what_cannot_be_told_is_refused_in_a_sentence(asked: list[str], code: int, said: str, tmp_path: Path) -> None:
-    ran = gpuledger("phases", minimal(tmp_path / "a.sqlite", KERNEL=[kernel(0, 9)]), *asked)
-    assert (ran.exit_code, ran.stdout) == (code, "")
-    assert said in " ".join(ran.stderr.split())
-
-
 def test_where_no_name_tells_all_work_is_of_no_phase_and_that_is_said(tmp_path: Path) -> None:
     ran = gpuledger("phases", minimal(tmp_path / "a.sqlite", KERNEL=[kernel(0, 9), kernel(12, 15)]), "--format=json")
     document = json.loads(ran.stdout)

@@ -2,27 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
-from gpuledger.ledger.steps import PHASES, Phases
 from gpuledger.selection import Selection
 from gpuledger.verbs.questions import launches
-from support.book_checks import analysed
-from support.command import gpuledger
 from support.trace_notation import trace
-
-
-def words(found: Phases) -> list[str]:
-    return [PHASES[each] for each in found.of_step]
-
-
-def test_the_decode_capture_has_prefill_before_its_steps(unpacked: Callable[[str], Path]) -> None:
-    [device] = analysed(unpacked("decode.sqlite"))
-    assert words(device.phases) == ["decode"] * 20
-    assert PHASES[device.phases.before] == "prefill"
-    shown = gpuledger("steps", unpacked("decode.sqlite"), COLUMNS="80").stdout
-    assert "prefill  before the steps" in shown
 
 
 def decoded(prompts: dict[int, int], count: int = 12) -> list[str]:

@@ -7,6 +7,7 @@ expects, its books balance and its findings keep the laws of savings.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -34,16 +35,20 @@ from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
 from support.book_checks import analysed, check_balance
-from support.command import ROOT
+from support.command import ROOT, Ran, gpuledger
 from support.corpus import corpus_file
-from support.opened import trace_of
+from support.opened import plain, trace_of
 from support.program import programmed
 from support.saving_laws import broken_laws
 from support.trace_notation import filled, number, number_or_text, time_ns, traced
 
 US = 1_000
+WIDTH = 80
 NEAR = 0.03
 """How far a value with `~` may be off, if the case does not say."""
+
+
+LANGUAGES = ("trace", "program", "capture", "command")
 
 
 class Unexpected(Exception):
@@ -66,6 +71,12 @@ class Case:
         if self.language == "capture":
             return trace_of(corpus_file(kept.strip()) if "/" not in kept else ROOT / "captures" / kept.strip())
         return (traced if self.language == "trace" else programmed)(kept, **self.known)
+
+    @cached_property
+    def ran(self) -> Ran:
+        """What the command of the case did; `decode.sqlite` is the capture of that name."""
+        words = [word for line in self.lines for word in shlex.split(line)]
+        return gpuledger(*(_of_capture(word) for word in words), COLUMNS=str(WIDTH))
 
     @cached_property
     def wanted(self) -> Selection:
@@ -118,7 +129,7 @@ class Case:
         wrong = [f"expected  {line}\n   found  {instead}" for line, instead in found if instead is not None]
         if not lines:
             wrong = ["the case expects nothing"]
-        if not any(line.startswith("refused ") for line in lines):
+        if self.language != "command" and not any(line.startswith("refused ") for line in lines):
             for device in self.devices:
                 check_balance(device)
             wrong += broken_laws(self.run) if self.devices else []
@@ -138,16 +149,31 @@ class Case:
         return None if is_so is not negated else found
 
 
+def _of_capture(word: str) -> str:
+    """The path of a capture, unpacked, where a word of a command, or what it sets, names one."""
+    option, equals, name = word.rpartition("=")
+    for path in (ROOT / "captures" / name, ROOT / "captures" / "nsys" / f"{name}.xz"):
+        if "." in name and path.exists():
+            return f"{option}{equals}{plain(path)}"
+    return word
+
+
 # values
 
 
 def says(wanted: str, found: object) -> bool:
     """Whether a text is as wanted, in which `...` stands for any."""
-    pattern = ".*".join(
-        re.escape(" ".join(part.split())) if part.strip() else "" for part in re.split(r"\.\.\.", wanted)
-    )
-    spaced = re.sub(r"\.\*(?=\S)", r".*\\s*", pattern.replace("\\ ", " "))
-    return re.fullmatch(rf"\s*{spaced}\s*", " ".join(str(found).split())) is not None
+    return _pattern(wanted).fullmatch(" ".join(str(found).split())) is not None
+
+
+def holds(wanted: str, found: object) -> bool:
+    """Whether it stands somewhere in the text."""
+    return _pattern(wanted).search(" ".join(str(found).split())) is not None
+
+
+def _pattern(wanted: str) -> re.Pattern[str]:
+    parts = (re.escape(" ".join(part.split())) for part in wanted.split("..."))
+    return re.compile(r"\s*" + r"\s*.*?\s*".join(parts) + r"\s*")
 
 
 def near(wanted: str, found_ns: float, read: Callable[[str], float] | None = None) -> bool:
@@ -402,7 +428,24 @@ def _report(case: Case, rest: str) -> tuple[bool, str]:
     from gpuledger import build_report
 
     found = build_report(case.trace, "case", case.wanted).to_text(width=300)
-    return says(f"...{rest}...", found), found
+    return holds(rest, found), found
+
+
+def _command(exit_code: int, read: Callable[[Ran], str]) -> Expectation:
+    """What a command says that ends so."""
+
+    def check(case: Case, rest: str) -> tuple[bool, str]:
+        ran, said = case.ran, read(case.ran)
+        is_so = ran.exit_code == exit_code and (exit_code == 0 or not ran.stdout) and holds(rest, said)
+        return is_so, f"exit {ran.exit_code}: {ran.stdout[:2_000]}{ran.stderr[:2_000]}"
+
+    return check
+
+
+def _fits(case: Case, rest: str) -> tuple[bool, str]:
+    """`fits 56`: so many lines at most, none wider than the terminal."""
+    lines = case.ran.stdout.splitlines()
+    return len(lines) <= int(rest) and max(map(len, lines)) <= WIDTH, f"{len(lines)} lines, {max(map(len, lines))} wide"
 
 
 def _refused(case: Case, rest: str) -> tuple[bool, str]:
@@ -431,6 +474,7 @@ EXPECTATIONS: Mapping[str, Expectation] = {
     "explains": _amount(lambda _, found: found.explains_ns),
     "finding": _finding,
     "findings": _findings,
+    "fits": _fits,
     "fix": _said(lambda found: found.fix or "none"),
     "floor": _figure(lambda case: case.device.device_floor_ns),
     "gap": _gap,
@@ -446,8 +490,10 @@ EXPECTATIONS: Mapping[str, Expectation] = {
     "outliers": _outliers,
     "phases": _phases,
     "place": _said(lambda found: found.sentences[0]),
+    "prints": _command(0, lambda ran: ran.stdout),
     "ranges": _ranges,
     "refused": _refused,
+    "refuses": _command(1, lambda ran: ran.stderr.removeprefix("error: ") if ran.stderr[:7] == "error: " else ""),
     "report": _report,
     "saving": _amount(lambda _, found: found.saving_ns),
     "saving-per-step": _amount(lambda case, found: found.saving_ns / case.device.step_count),
@@ -460,6 +506,7 @@ EXPECTATIONS: Mapping[str, Expectation] = {
     "trigger": _trigger,
     "triggers": _triggers,
     "unsure": _said(lambda found: "yes" if found.is_unsure else "no"),
+    "usage": _command(2, lambda ran: ran.stderr),
     "verdict": _verdict,
     "warm-up": _figure(lambda case: case.variation.steps.warm_up, number),
 }
@@ -512,9 +559,7 @@ def cases_in(text: str) -> Iterator[tuple[int, str, Case]]:
         columns = _cells(header)
         for row in rows[1:] if rows else [""] if block else []:
             cells = dict(zip(columns, _cells(row), strict=False))
-            given = {
-                language: cells[language] for language in ("trace", "program", "capture") if language in cells
-            } or block
+            given = {language: cells[language] for language in LANGUAGES if language in cells} or block
             told = [cell for name, cell in cells.items() if name not in (*given, "=>")] or list(cells.values())[:1]
             yield line, " - ".join((heading, *told)), _case(given, cells, names)
 
