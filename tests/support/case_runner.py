@@ -40,6 +40,7 @@ from support.corpus import corpus_file
 from support.opened import plain, trace_of
 from support.program import programmed
 from support.saving_laws import broken_laws
+from support.torch_programs import torch_trace
 from support.trace_notation import filled, number, number_or_text, time_ns, traced
 
 US = 1_000
@@ -48,7 +49,7 @@ NEAR = 0.03
 """How far a value with `~` may be off, if the case does not say."""
 
 
-LANGUAGES = ("trace", "program", "capture", "command")
+LANGUAGES = ("trace", "program", "torch", "capture", "command")
 
 
 class Unexpected(Exception):
@@ -70,7 +71,7 @@ class Case:
         kept = "\n".join(line for line in self.lines if not line.startswith("select "))
         if self.language == "capture":
             return trace_of(corpus_file(kept.strip()) if "/" not in kept else ROOT / "captures" / kept.strip())
-        return (traced if self.language == "trace" else programmed)(kept, **self.known)
+        return {"trace": traced, "program": programmed, "torch": torch_trace}[self.language](kept, **self.known)
 
     @cached_property
     def ran(self) -> Ran:
@@ -361,6 +362,12 @@ def _gpus(case: Case, rest: str) -> tuple[bool, str]:
     return found == rest, found
 
 
+def _nothing_saves(case: Case, rest: str) -> tuple[bool, str]:
+    """`5%`: no finding saves more of the time."""
+    most = max((found.saving_ns for found in case.run.findings), default=0) / case.device.steady_ns
+    return most <= float(rest.rstrip("%")) / 100, f"{most:.1%}"
+
+
 def _surest(case: Case, rest: str) -> tuple[bool, str]:
     """How sure one may be of what is not about the capture."""
     told = {str(found.confidence) for found in case.run.findings if not found.code.startswith("CAPTURE-")}
@@ -487,6 +494,7 @@ EXPECTATIONS: Mapping[str, Expectation] = {
     "lost": _lost,
     "lost-share": _figure(lambda case: case.lost.share, float),
     "median": _figure(lambda case: case.variation.median_ns),
+    "nothing-saves": _nothing_saves,
     "outliers": _outliers,
     "phases": _phases,
     "place": _said(lambda found: found.sentences[0]),
