@@ -19,10 +19,17 @@ import pytest
 
 from gpuledger.analyse.memory.figures import copies_by_kind
 from gpuledger.analyse.range_tree import range_tree
+from gpuledger.analyse.ranks.collectives import bus_bytes, bus_bytes_per_s, worst_place
+from gpuledger.analyse.ranks.fixing import fixing
+from gpuledger.analyse.ranks.job import Job, job, slowest_step_ns
+from gpuledger.analyse.ranks.matching import Lane, RankClock
+from gpuledger.analyse.ranks.rank_collectives import KINDS
+from gpuledger.answers.several_profiles import job_answer
 from gpuledger.catalog.calls import CALL_KINDS
 from gpuledger.errors import GpuledgerError
 from gpuledger.findings.finding import Evidence, Finding
 from gpuledger.findings.profiled_run import ProfiledRun, diagnose
+from gpuledger.findings.ranks import job_findings
 from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.gaps import histogram
@@ -30,15 +37,17 @@ from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.lost_work import LostWork, lost_work
 from gpuledger.ledger.step_variation import Variation, variation
 from gpuledger.ledger.steps import PHASES, phases
+from gpuledger.present.views.fleet import job_sheets
 from gpuledger.present.views.report_parts import verdict
 from gpuledger.selection import Selection
-from gpuledger.trace.model import Trace
+from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Span
 from support.book_checks import analysed, check_balance
 from support.command import ROOT, Ran, gpuledger
 from support.corpus import corpus_file
 from support.opened import plain, trace_of
 from support.program import programmed
+from support.rank_notation import ranks_of, waits_of
 from support.saving_laws import broken_laws
 from support.torch_programs import torch_trace
 from support.trace_notation import filled, number, number_or_text, time_ns, traced
@@ -49,7 +58,7 @@ NEAR = 0.03
 """How far a value with `~` may be off, if the case does not say."""
 
 
-LANGUAGES = ("trace", "program", "torch", "capture", "command")
+LANGUAGES = ("trace", "program", "torch", "capture", "command", "ranks")
 
 
 class Unexpected(Exception):
@@ -78,6 +87,14 @@ class Case:
         """What the command of the case did; `decode.sqlite` is the capture of that name."""
         words = [word for line in self.lines for word in shlex.split(line)]
         return gpuledger(*(_of_capture(word) for word in words), COLUMNS=str(WIDTH))
+
+    @cached_property
+    def job(self) -> Job:
+        return job(ranks_of("\n".join(self.lines), **self.known))
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        return job_findings(self.job, fixing(self.job)) if self.language == "ranks" else self.run.findings
 
     @cached_property
     def wanted(self) -> Selection:
@@ -115,13 +132,13 @@ class Case:
 
     def finding(self, code: str) -> Finding:
         """The only finding of a code."""
-        found = [finding for finding in self.run.findings if finding.code == code]
+        found = [finding for finding in self.findings if finding.code == code]
         if len(found) != 1:
             raise Unexpected(f"{len(found)} findings {code}, among {self.codes()}")
         return found[0]
 
     def codes(self) -> str:
-        return " ".join(finding.code for finding in self.run.findings) or "none"
+        return " ".join(finding.code for finding in self.findings) or "none"
 
     def check(self) -> None:
         """Everything that is expected, and what holds for all."""
@@ -130,7 +147,7 @@ class Case:
         wrong = [f"expected  {line}\n   found  {instead}" for line, instead in found if instead is not None]
         if not lines:
             wrong = ["the case expects nothing"]
-        if self.language != "command" and not any(line.startswith("refused ") for line in lines):
+        if self.language not in ("command", "ranks") and not any(line.startswith("refused ") for line in lines):
             for device in self.devices:
                 check_balance(device)
             wrong += broken_laws(self.run) if self.devices else []
@@ -352,25 +369,25 @@ def _absent(case: Case, rest: str) -> tuple[bool, str]:
 
 
 def _largest(case: Case, rest: str) -> tuple[bool, str]:
-    found = max(case.run.findings, key=lambda finding: finding.explains_ns).code
+    found = max(case.findings, key=lambda finding: finding.explains_ns).code
     return found == rest, found
 
 
 def _gpus(case: Case, rest: str) -> tuple[bool, str]:
     """What is told is of these GPUs."""
-    found = " ".join(str(gpu) for gpu in sorted({finding.gpu for finding in case.run.findings}))
+    found = " ".join(str(gpu) for gpu in sorted({finding.gpu for finding in case.findings}))
     return found == rest, found
 
 
 def _nothing_saves(case: Case, rest: str) -> tuple[bool, str]:
     """`5%`: no finding saves more of the time."""
-    most = max((found.saving_ns for found in case.run.findings), default=0) / case.device.steady_ns
+    most = max((found.saving_ns for found in case.findings), default=0) / case.device.steady_ns
     return most <= float(rest.rstrip("%")) / 100, f"{most:.1%}"
 
 
 def _surest(case: Case, rest: str) -> tuple[bool, str]:
     """How sure one may be of what is not about the capture."""
-    told = {str(found.confidence) for found in case.run.findings if not found.code.startswith("CAPTURE-")}
+    told = {str(found.confidence) for found in case.findings if not found.code.startswith("CAPTURE-")}
     found = next((each for each in ("high", "medium", "low") if each in told), "none")
     return found == rest, found
 
@@ -463,6 +480,68 @@ def _refused(case: Case, rest: str) -> tuple[bool, str]:
     return False, f"answered with {len(run.findings)} findings"
 
 
+# of several ranks
+
+
+def _of_lanes(read: Callable[[Lane], Iterable[object]]) -> Expectation:
+    """A value for each collective, lane by lane."""
+
+    def check(case: Case, rest: str) -> tuple[bool, str]:
+        found = " | ".join(" ".join(map(str, read(lane))) for lane in case.job.lanes) or "none"
+        return found == rest, found
+
+    return check
+
+
+def _waits(case: Case, rest: str) -> tuple[bool, str]:
+    lanes = [" / ".join(" ".join(map(us, row)) for row in waits_of(lane)) for lane in case.job.lanes]
+    found = " | ".join(lanes) or "none"
+    return found == rest, found
+
+
+def _parts(case: Case, rest: str) -> tuple[bool, str]:
+    name, *_ = rest.split()
+    values = [getattr(part, name) for part in case.job.parts]
+    found = " ".join([name, *(us(value) if name.endswith("_ns") else str(value) for value in values)])
+    return found == rest, found
+
+
+def _clocks(read: Callable[[RankClock], Any]) -> Expectation:
+    def check(case: Case, rest: str) -> tuple[bool, str]:
+        found = " ".join(us(read(clock)) for clock in case.job.clocks)
+        return found == rest, found
+
+    return check
+
+
+def _notes(case: Case, rest: str) -> tuple[bool, str]:
+    notes = [f"{note.code} {note.count}" for note in case.job.notes if note.code != "groups-unknown"]
+    found = ", ".join(sorted(notes)) or "none"
+    return found == rest, found
+
+
+def _noted(case: Case, rest: str) -> tuple[bool, str]:
+    found = [note.sentence for note in case.job.notes]
+    return any(says(rest, sentence) for sentence in found), "; ".join(found)
+
+
+def _gate(case: Case, rest: str) -> tuple[bool, str]:
+    """`all_reduce 2 2 60 1`: the kind, its place in the step, how often, what was waited, and who was late."""
+    place = worst_place(case.job)
+    if isinstance(place, NotMeasured):
+        return rest == "none", "none"
+    found = f"{place.kind} {place.ordinal} {place.times} {us(place.wait_ns)} {place.late}"
+    return found == rest, found
+
+
+def _unmeasured(case: Case, rest: str) -> tuple[bool, str]:
+    """Nothing is measured that needs two ranks, and every sheet is whole all the same."""
+    whole = [*(clock.residual_ns for clock in case.job.clocks[1:]), worst_place(case.job), slowest_step_ns(case.job)]
+    sheets = job_sheets(job_answer(case.job, fixing(case.job)))
+    fits = all(len(row) == len(sheet.columns) for sheet in sheets for row in sheet.rows)
+    return fits and all(isinstance(each, NotMeasured) for each in whole), str(whole)
+
+
 EXPECTATIONS: Mapping[str, Expectation] = {
     "absent": _absent,
     "assumption": _said(lambda found: found.assumption),
@@ -517,6 +596,25 @@ EXPECTATIONS: Mapping[str, Expectation] = {
     "usage": _command(2, lambda ran: ran.stderr),
     "verdict": _verdict,
     "warm-up": _figure(lambda case: case.variation.steps.warm_up, number),
+    "bus": _of_lanes(lambda lane: bus_bytes(lane).tolist()),
+    "bus-rate": _of_lanes(lambda lane: bus_bytes_per_s(lane).tolist()),
+    "bytes": _of_lanes(lambda lane: lane.bytes.tolist()),
+    "gate": _gate,
+    "kinds": _of_lanes(lambda lane: [KINDS[kind] for kind in lane.kind]),
+    "late": _of_lanes(lambda lane: lane.late.tolist()),
+    "matched": _of_lanes(lambda lane: [len(lane)]),
+    "ahead": _clocks(lambda clock: clock.ahead_ns),
+    "noted": _noted,
+    "notes": _notes,
+    "offsets": _clocks(lambda clock: clock.offset_ns),
+    "parts": _parts,
+    "residuals": _clocks(lambda clock: clock.residual_ns),
+    "skews": _of_lanes(lambda lane: map(us, lane.skew_ns.tolist())),
+    "transfers": _of_lanes(lambda lane: map(us, lane.transfer_ns.tolist())),
+    "unmeasured": _unmeasured,
+    "waited": _figure(lambda case: case.job.waited_ns),
+    "waits": _waits,
+    "world": _figure(lambda case: case.job.world_size, float),
 }
 
 
@@ -531,7 +629,10 @@ class CaseItem(pytest.Item):
         self.case, self.line = case, line
 
     def runtest(self) -> None:
-        self.case.check()
+        try:
+            self.case.check()
+        except (ValueError, NameError, SyntaxError) as why:
+            raise Unexpected(f"the case cannot be read: {why}") from why
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *given: Any) -> Any:
         if isinstance(excinfo.value, Unexpected):
@@ -551,7 +652,7 @@ class CaseFile(pytest.File):
 
 
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_NEXT = re.compile(rf"; (?=(?:not )?(?:{'|'.join(EXPECTATIONS)}) )")
+_NEXT = re.compile(rf"; (?=(?:not )?(?:{'|'.join(EXPECTATIONS)})(?: |;|$))")
 
 
 def cases_in(text: str) -> Iterator[tuple[int, str, Case]]:

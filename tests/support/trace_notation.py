@@ -121,6 +121,8 @@ def _on_one_line(line: str, into: list[Statement]) -> Statement:
         text, _, rest = (part.strip(" ;") for part in rest.partition("; "))
         if text == "end":
             bodies.pop()
+            if not bodies:
+                raise ValueError(f"`end` closes nothing: {line!r}")
         if text in ("end", ""):
             continue
         named = _WHO.match(text)
