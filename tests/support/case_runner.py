@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,13 @@ from gpuledger.ledger.step_variation import Variation, variation
 from gpuledger.ledger.steps import PHASES, phases
 from gpuledger.present.views.fleet import job_sheets
 from gpuledger.present.views.report_parts import verdict
+from gpuledger.replay.build import dependency_graph
+from gpuledger.replay.critical_path import critical_path
+from gpuledger.replay.cross_stream_waits import with_rendezvous
+from gpuledger.replay.edits import with_durations
+from gpuledger.replay.graph import DependencyGraph
+from gpuledger.replay.passes import replay_times
+from gpuledger.replay.scenario import scenario
 from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Span
@@ -480,6 +488,50 @@ def _refused(case: Case, rest: str) -> tuple[bool, str]:
     return False, f"answered with {len(run.findings)} findings"
 
 
+# of the graph that is replayed
+
+
+def _graph_of(case: Case, *, residuals: bool = True) -> DependencyGraph:
+    return dependency_graph(case.trace, *host_and_activities(case.trace), residuals=residuals)
+
+
+def _graph(case: Case, rest: str) -> tuple[bool, str]:
+    """`calls.after -1 0`: a column; what ends in `_ns` is in microseconds."""
+    name, *_ = rest.split()
+    values = attrgetter(name)(_graph_of(case)).tolist()
+    found = " ".join([name, *(us(value) if name.endswith("_ns") else str(value) for value in values)])
+    return found == rest.removesuffix(" none"), found
+
+
+def _ends(graph: DependencyGraph, rest: str) -> tuple[bool, str]:
+    """`0=100 112 212`: when operations end where the first takes so long."""
+    change, *_ = rest.split()
+    row, length = change.split("=")
+    changed = with_durations(graph, np.array([int(row)]), np.array([time_ns(length, US)]))
+    found = " ".join([change, *map(us, replay_times(changed).end.tolist())])
+    return found == rest, found
+
+
+def _meeting(case: Case, rest: str) -> tuple[bool, str]:
+    meetings, _, change = rest.partition(" with ")
+    return _ends(with_rendezvous(_graph_of(case), np.array([*map(int, meetings.split())])), change)
+
+
+def _met(case: Case, rest: str) -> tuple[bool, str]:
+    """`-1 -1 5 5: 38 68 19 20`: who meets whom, and how long each takes by itself."""
+    meetings, _, lengths = rest.partition(": ")
+    graph = with_rendezvous(_graph_of(case), np.array([*map(int, meetings.split())]))
+    found = " ".join(map(us, graph.operations.duration_ns.tolist()))
+    return found == lengths, found
+
+
+def _path(case: Case, rest: str) -> tuple[bool, str]:
+    path = critical_path(scenario(case.trace, case.device))
+    pieces = zip(path.start_ns.tolist(), path.end_ns.tolist(), path.line.tolist(), strict=True)
+    found = ", ".join(f"{us(start)}-{us(end)} {path.lines[line]}" for start, end, line in pieces)
+    return found == rest, found
+
+
 # of several ranks
 
 
@@ -615,6 +667,12 @@ EXPECTATIONS: Mapping[str, Expectation] = {
     "waited": _figure(lambda case: case.job.waited_ns),
     "waits": _waits,
     "world": _figure(lambda case: case.job.world_size, float),
+    "graph": _graph,
+    "with": lambda case, rest: _ends(_graph_of(case), rest),
+    "unfitted": _figure(lambda case: replay_times(_graph_of(case, residuals=False)).start[-1]),
+    "meeting": _meeting,
+    "met": _met,
+    "path": _path,
 }
 
 
