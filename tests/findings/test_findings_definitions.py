@@ -14,13 +14,10 @@ from gpuledger.findings.profiled_run import headline
 from gpuledger.findings.rules import RULE_OF
 from gpuledger.ledger.device import Device
 from gpuledger.trace.model import Trace
-from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from support.book_checks import analysed
 from support.sampled_traces import SM_ACTIVE, in_turn, sampled, with_samples
-from support.trace_notation import of_tables, table, trace
-
-US, MS = 1_000, 1_000_000
+from support.trace_notation import trace
 
 
 def told(recorded: Trace) -> dict[str, Finding]:
@@ -72,29 +69,6 @@ def test_nothing_said_of_a_finding_exceeds_a_bound_or_what_was_lost(is_bound: bo
 
 
 # rules
-
-
-def test_a_copy_takes_a_twelfth_of_its_time_from_compute_beside_it() -> None:
-    """A copy of 4 ms at the link's rate, before 6 ms of compute that could hide it."""
-    strings = Strings(("k", "Host-to-Device", "Pinned", "Device"))
-    copies = table(
-        Table.COPIES,
-        strings,
-        1,
-        end_ns=[4 * MS],
-        stream=[1],
-        correlation=[1],
-        graph_node=[-1],
-        kind=["Host-to-Device"],
-        src_kind=["Pinned"],
-        dst_kind=["Device"],
-        bytes=[200 * MS],
-    )
-    kernels = table(
-        Table.KERNELS, strings, 1, start_ns=[4 * MS], end_ns=[10 * MS], stream=[2], graph_node=[-1], name=["k"]
-    )
-    found = told(of_tables(strings, {Table.COPIES: copies, Table.KERNELS: kernels}, "NVIDIA H200"))
-    assert found["COPY-EXPOSED"].saving_ns == pytest.approx(4 * MS * 11 / 12, abs=2)
 
 
 @pytest.mark.parametrize(("megahertz", "is_told"), [(1_680, True), (1_690, False)])

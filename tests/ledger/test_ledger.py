@@ -13,18 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Table, open_trace
-from gpuledger.ledger.activity import State, activities
+from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import Line, ledger
-from gpuledger.ledger.busy import busy, default_window
+from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.host import host_and_activities
-from gpuledger.trace.spans import Span, total
-from gpuledger.trace.strings import Strings
+from gpuledger.trace.spans import Span
 from support.book_checks import analysed, check_balance
 from support.command import NAMES
 from support.corpus import FILES
 from support.nsys_exports import call, minimal, push
 from support.thorough import some
-from support.trace_notation import of_tables, table, trace
+from support.trace_notation import of_tables, trace
 
 NO_CUTS = np.empty(0, np.int64)
 
@@ -43,45 +42,6 @@ def test_the_books_of_a_third_party_profile_balance(packed: Path, tmp_path: Path
     path.write_bytes(lzma.decompress(packed.read_bytes()))
     for device in analysed(path):
         check_balance(device)
-
-
-def test_overlapping_streams_count_once() -> None:
-    planted_trace = trace("s0: 0-10 gemm", "s1: 5-15 softmax", "s0: 20-30 gemm")
-    host, work = host_and_activities(planted_trace)
-    books = ledger(work, host, 0, Span(0, 30), np.empty(0, np.int64))
-    assert list(books.busy.idle) == [(15, 20)]
-    assert {line: ns for line, ns in books.total().items() if line.is_compute} == {
-        "compute.gemm": 20,
-        "compute.softmax": 5,
-    }
-
-
-def test_the_naive_query_goes_wrong_under_overlap_and_ours_does_not() -> None:
-    planted_trace = trace("s0: 0-100 a", "s1: 10-20 b", "s0: 110-120 c")
-    kernels = planted_trace[Table.KERNELS]
-    order = np.argsort(kernels["start_ns"])
-    naive = kernels["start_ns"][order][1:] - kernels["end_ns"][order][:-1]
-    assert naive.sum() == -90 + 90
-    [device] = analysed(planted_trace)
-    assert device.ledger.gaps.length_ns.tolist() == [10]
-
-
-def test_communication_and_copies_count_only_where_exposed() -> None:
-    strings = Strings(["gemm", "ncclDevKernel_AllReduce", "Host-to-Device"])
-    kernels = table(
-        Table.KERNELS,
-        strings,
-        2,
-        start_ns=[0, 5],
-        end_ns=[10, 20],
-        stream=[0, 1],
-        name=["gemm", "ncclDevKernel_AllReduce"],
-    )
-    copies = table(Table.COPIES, strings, 1, start_ns=[15], end_ns=[30], stream=[2], kind=["Host-to-Device"])
-    work = activities(of_tables(strings, {Table.KERNELS: kernels, Table.COPIES: copies}))
-    split = busy(work, 0, Span(0, 40))
-    assert [split.compute_ns, *map(total, (split.comm, split.copy, split.idle))] == [10, 10, 10, 10]
-    assert (split.hidden_comm_ns, split.hidden_copy_ns) == (5, 5)
 
 
 kernel_lines = st.lists(
@@ -169,12 +129,6 @@ def test_batching_saves_what_the_launch_bound_finding_predicts(unpacked: Callabl
     assert ranked[0].saving_ns_per_step == pytest.approx(saved, rel=0.2)
 
 
-def test_two_processes_on_one_gpu_pay_for_switching(unpacked: Callable[[str], Path]) -> None:
-    [device] = analysed(unpacked("two_gloo.sqlite"))
-    assert device.line_ns[Line("idle.context_switch")] > 0
-    assert {trigger for trigger, _ in device.triggers} >= {"context_switch"}
-
-
 def test_states_are_in_order_of_precedence() -> None:
     assert State.COMPUTE < State.COMM < State.COPY < State.IDLE
 
@@ -259,36 +213,6 @@ def test_bad_families_are_refused_in_one_sentence(content: str, complaint: str, 
     assert complaint in ran.stderr
 
 
-def corpus(name: str, folder: Path) -> Path:
-    packed = next((path for path in FILES if name in path.name), None)
-    if packed is None:
-        pytest.skip("no third-party profiles beside the checkout")
-    path = folder / "profile.sqlite"
-    path.write_bytes(lzma.decompress(packed.read_bytes()))
-    return path
-
-
-def test_a_gpu_that_copies_is_not_idle(tmp_path: Path) -> None:
-    from gpuledger.findings.rules import findings
-
-    opened = open_trace(corpus("h100_2gpu_1s", tmp_path))
-    devices = analysed(opened)
-    for device in devices:
-        assert device.ledger.total()[Line("copy")] / device.ledger.window_ns == pytest.approx(0.97, abs=0.005)
-        assert total(device.ledger.busy.idle) / device.ledger.window_ns < 0.01
-        assert "idle.unattributed" not in device.ledger.total()  # launched before the capture, not lost
-    assert findings(opened, devices)[0].code == "COPY-BOUND"
-
-
-def test_graphs_traced_whole_are_work_and_said_to_be_opaque(tmp_path: Path) -> None:
-    from gpuledger.findings.rules import findings
-
-    opened = open_trace(corpus("result_2_7B", tmp_path))
-    [device] = analysed(opened)
-    assert device.ledger.total()[Line("compute.graph")] == pytest.approx(7.8e9, rel=0.01)
-    assert [finding.code for finding in findings(opened, [device])] == ["CAPTURE-GRAPHS-OPAQUE"]
-
-
 def test_time_range_and_device_narrow_the_window(decode: Path) -> None:
     import json
 
@@ -315,12 +239,3 @@ def test_time_range_and_device_narrow_the_window(decode: Path) -> None:
         assert (ran.exit_code, ran.stdout) == (1, "")
         assert complaint in ran.stderr
     assert gpuledger("gaps", decode, "--time=soon").exit_code == 2
-
-
-def test_large_copies_are_not_called_small(tmp_path: Path) -> None:
-    from gpuledger.findings.rules import findings
-
-    opened = open_trace(corpus("Mordred", tmp_path))
-    codes = [finding.code for finding in findings(opened, analysed(opened))]
-    assert "HOST-COPY" not in codes
-    assert "COPY-PAGEABLE" in codes

@@ -24,7 +24,6 @@ from gpuledger.trace.tables import Rows, Table
 from support.book_checks import analysed
 from support.command import ROOT
 from support.corpus import corpus_file
-from support.opened import trace_of
 from support.program import Program
 
 LAYER = ("norm", "gemm_qkv", "flash", "gemm_out", "norm", "gemm_up", "silu", "gemm_down")
@@ -85,25 +84,6 @@ def test_coverage_is_a_share_and_instances_hold_no_more_than_the_window(layers: 
     for level in device.levels:
         assert 0 < level.coverage <= 1
         assert level.count * level.median_ns <= 2 * device.ledger.window_ns
-
-
-TRUTH = (
-    ("sglang_Qwen3-8B_prefilldecode.json.gz", 1, 493_000_000, 495_000_000),
-    ("sglang_Qwen3-8B_decode.json.gz", 1, 10_000_000, 11_000_000),
-    ("vllm_prefilldecode_piecewise__graph_execution.json.gz", 1, 156_000_000, 157_000_000),
-    ("b200__eager_trace.json.gz", 1, 87_000_000, 88_000_000),
-    ("h100__Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz", 1, 34_000_000, 36_000_000),
-    ("resnet50_num_workers_0__worker0.pt.trace.json.gz", 6, 140_000_000, 165_000_000),
-)
-"""Public profiles: how many steps they hold, and between what their median lies, as one who knows the engine says."""
-
-
-@pytest.mark.parametrize(("name", "steps", "least_ns", "most_ns"), TRUTH, ids=[entry[0] for entry in TRUTH])
-def test_public_profiles_have_the_steps_that_they_have(name: str, steps: int, least_ns: int, most_ns: int) -> None:
-    device = max(analysed(trace_of(corpus_file(name))), key=lambda device: device.device_floor_ns)
-    assert told(device)[0] == steps
-    assert device.steps is not None
-    assert least_ns <= sorted(device.steps.length_ns.tolist())[steps // 2] <= most_ns
 
 
 def test_the_profilers_steps_of_2021_are_found() -> None:

@@ -101,5 +101,5 @@ RANK_WORDS: Mapping[str, Expectation] = {
     "unmeasured": _unmeasured,
     "waited": figure_of(lambda case: case.job.waited_ns),
     "waits": _waits,
-    "world": figure_of(lambda case: case.job.world_size, float),
+    "world": figure_of(lambda case: float(str(case.job.world_size)), float),
 }

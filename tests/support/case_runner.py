@@ -21,7 +21,7 @@ from support.case_words import PROFILE_WORDS
 from support.saving_laws import broken_laws
 from support.trace_notation import filled, number_or_text
 
-EXPECTATIONS = PROFILE_WORDS | REPLAY_WORDS | RANK_WORDS
+EXPECTATIONS = {**PROFILE_WORDS, **REPLAY_WORDS, **RANK_WORDS}
 
 
 def check(case: Case) -> None:

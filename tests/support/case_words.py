@@ -16,7 +16,7 @@ from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.ledger.gaps import histogram
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.steps import PHASES, phases
-from gpuledger.present.views.report_parts import verdict
+from gpuledger.present.views.report_parts import next_command, verdict
 from support.case import (
     US,
     WIDTH,
@@ -135,6 +135,24 @@ def _spans(read: Callable[[Case], Iterable[tuple[int, int]]]) -> Expectation:
         return found == rest, found
 
     return check
+
+
+def _hidden(case: Case, rest: str) -> tuple[bool, str]:
+    """Communication and copies under more important work."""
+    split = case.device.ledger.busy
+    found = f"{us(split.hidden_comm_ns)} {us(split.hidden_copy_ns)}"
+    return found == rest, found
+
+
+def _median_length(case: Case) -> float:
+    lengths = sorted(case.device.steps.length_ns.tolist()) if case.device.steps else [0]
+    return lengths[len(lengths) // 2]
+
+
+def _next(case: Case, rest: str) -> tuple[bool, str]:
+    """The command that is told to run next."""
+    found = " ".join(str(line) for line in next_command(case.run))
+    return says(rest, found), found
 
 
 def _lengths(case: Case, rest: str) -> tuple[bool, str]:
@@ -298,11 +316,14 @@ PROFILE_WORDS: Mapping[str, Expectation] = {
     "idle": _spans(lambda case: case.device.ledger.busy.idle),
     "largest": _largest,
     "ledger": _ledger,
+    "hidden": _hidden,
+    "length": figure_of(_median_length),
     "lengths": _lengths,
     "level": _level,
     "lost": _lost,
     "lost-share": figure_of(lambda case: case.lost.share, float),
     "median": figure_of(lambda case: case.variation.median_ns),
+    "next": _next,
     "nothing-saves": _nothing_saves,
     "outliers": _outliers,
     "phases": _phases,

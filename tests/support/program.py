@@ -172,7 +172,7 @@ def programmed(text: str, **known: Any) -> Trace:
     program = Program()
     about: dict[str, list[str]] = {"gpu": [], "health": []}
 
-    def does(line: str, _: int) -> None:
+    def does(line: str, at_ns: int) -> None:
         word, _, rest = line.partition(" ")
         if word in about:
             about[word].append(rest)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -131,10 +131,14 @@ def _on_one_line(line: str, into: list[Statement]) -> Statement:
     return last
 
 
+def _unknown_header(head: str) -> AbstractContextManager[None]:
+    raise ValueError(f"{head!r} stands around nothing here")
+
+
 def run(
     block: Iterable[Statement],
     does: Callable[[str, int], None],
-    within: Callable[[str], AbstractContextManager[None]] = nullcontext,
+    within: Callable[[str], AbstractContextManager[None]] = _unknown_header,
     known: Given | None = None,
     at_ns: int = 0,
 ) -> None:
