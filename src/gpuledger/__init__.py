@@ -40,10 +40,11 @@ if TYPE_CHECKING:
     from gpuledger.verbs.align import align
     from gpuledger.verbs.diff import diff
     from gpuledger.verbs.diff import diff as compare
+    from gpuledger.verbs.idle import gaps
     from gpuledger.verbs.job import fleet
     from gpuledger.verbs.kernels import kernels, ncu_plan
     from gpuledger.verbs.query import query
-    from gpuledger.verbs.questions import critical, gaps, launches, memory, ops, overlap, phases, ranges, serving, steps
+    from gpuledger.verbs.questions import critical, memory, ops, phases, ranges, serving, steps
     from gpuledger.verbs.recorded import info, stats
     from gpuledger.verbs.report import Report, build_report, report
     from gpuledger.verbs.whatif import whatif
@@ -106,13 +107,11 @@ __all__ = [
     "gaps",
     "info",
     "kernels",
-    "launches",
     "memory",
     "ncu_plan",
     "open_kernels",
     "open_trace",
     "ops",
-    "overlap",
     "phases",
     "query",
     "ranges",

@@ -7,7 +7,6 @@ import itertools
 import json
 import lzma
 from collections.abc import Callable
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import gpuledger as gpuledger_package
 from gpuledger.analyse.diff.baseline import baseline_json, read_baseline

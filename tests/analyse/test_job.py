@@ -9,7 +9,6 @@ import pickle
 import sqlite3
 import tarfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpuledger import NotMeasured, Table, open_trace
 from gpuledger.analyse.ranks.collectives import (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpuledger import GpuledgerError, NothingRecorded, Table, Trace, open_trace
 from gpuledger.analyse.operators.graph_launches import in_order

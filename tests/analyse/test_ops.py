@@ -6,7 +6,6 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpuledger import Table, Trace, open_trace
 from gpuledger.analyse.operators.arithmetic import COUNTERS, Inputs, parse_inputs, work_done

@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from io import StringIO
 from itertools import cycle
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
 from gpuledger.analyse.kernels.ncu_plan import (
     COMMUNICATION,

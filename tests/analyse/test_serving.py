@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import lzma
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpuledger import build_report
 from gpuledger.analyse.serving import Serving, StepModel, non_negative, serving

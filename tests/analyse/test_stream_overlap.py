@@ -57,10 +57,10 @@ def test_dependent_launches_of_a_real_program(pdl: Path, name: str, early: bool)
 
 
 def test_the_verb_says_so(pdl: Path) -> None:
-    told = " ".join(gpuledger("overlap", pdl / "dependent.sqlite").stdout.split())
+    told = " ".join(gpuledger("gaps", pdl / "dependent.sqlite").stdout.split())
     assert "On one stream, 4 kernels per step begin before the one before them ends" in told
     assert "programmatic dependent launch" in told
-    assert "On one stream" not in gpuledger("overlap", pdl / "serial.sqlite").stdout
+    assert "On one stream" not in gpuledger("gaps", pdl / "serial.sqlite").stdout
 
 
 kernels = st.tuples(st.integers(0, 2), st.integers(0, 50), st.integers(1, 20))

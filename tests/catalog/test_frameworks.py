@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from gpuledger.catalog.compilers import NOBODY, Compiler, compiler_in
 from gpuledger.catalog.frameworks import SIGNS, Framework, framework_of, is_amd, is_torch

@@ -243,7 +243,7 @@ VALUES = {
         "measured",
         "metrics",
     ),
-    *("mock_range", "named", "no_cache", "over_ns", "range_pattern", "raw", "remove", "reports", "schema"),
+    *("mock_range", "named", "no_cache", "least_ns", "range_pattern", "raw", "remove", "reports", "schema"),
     *("scope_pattern", "speedup", "sql", "step_kernel", "step_range", "tier", "time_ns", "verbose", "workers"),
 }
 """Parameters that are all of what they say: their value is part of the question, and there is nothing behind it."""
@@ -261,7 +261,7 @@ def test_every_parameter_is_known_to_be_a_value_a_file_or_more_than_a_question()
 
 SECOND = {
     **{verb: (verb, "RUN") for verb in VERBS if VERBS[verb].answer == "questions"},
-    **{verb: (verb, "RUN") for verb in ("report", "stats", "kernels", "ncu-plan", "fleet")},
+    **{verb: (verb, "RUN") for verb in ("report", "gaps", "stats", "kernels", "ncu-plan", "fleet")},
     "whatif": ("whatif", "RUN", "--host=2"),
     "query": ("query", "RUN", "SELECT count(*) FROM kernels"),
     "diff": ("diff", "RUN", "RUN"),
@@ -281,7 +281,7 @@ def test_no_verb_loads_what_reads_profiles_for_an_answer_that_is_kept(folder: Pa
     again = (
         "import json, sys\nfrom gpuledger.cli.main import cli\n"
         "for call in json.loads(sys.argv[1]):\n    cli.main(call, standalone_mode=False)\n"
-        "sys.exit(str(sorted({'numpy', 'msgspec', 'gpuledger.read', 'gpuledger.trace.tables'} & sys.modules.keys())))"
+        "sys.exit(str(sorted({'numpy', 'gpuledger.read', 'gpuledger.trace.tables'} & sys.modules.keys())))"
     )
     command = [sys.executable, "-c", again, json.dumps(calls)]
     plain = {name: value for name, value in os.environ.items() if name != "COLUMNS"}  # as the first calls had it

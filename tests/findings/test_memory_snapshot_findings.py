@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gpuledger.analyse.memory.snapshot_figures import snapshot_figures
 from gpuledger.findings.finding import Finding

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sqlite3
 import tarfile
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gpuledger import build_report, open_trace
 from gpuledger.verbs.report import Report

@@ -17,11 +17,11 @@ import sqlite3
 import sys
 import unicodedata
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gpuledger.cli.output import Output
 from gpuledger.present import FORMATS, PAGE

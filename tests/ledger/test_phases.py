@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuledger.selection import Selection
-from gpuledger.verbs.questions import launches
+from gpuledger.verbs.idle import gaps
 from support.trace_notation import trace
 
 
@@ -21,7 +21,6 @@ def decoded(prompts: dict[int, int], count: int = 12) -> list[str]:
 
 
 def test_launches_has_kernels_of_each_family_per_step() -> None:
-    shown = launches(trace(*decoded({})), wanted=Selection(kernel_pattern="argmax")).to_dict()["tables"]
-    rows = next(table["rows"] for table in shown if table["table"] == "kernels_by_family_gpu0")
-    assert {row["family"]: row["per_step"] for row in rows} == {"gemm": 1, "norm": 1, "softmax": 1, "sampling": 1}
-    assert sum(row["kernels"] for row in rows) == 48
+    rows = gaps(trace(*decoded({})), wanted=Selection(kernel_pattern="argmax")).launches_by_family
+    assert {row.family: row.per_step for row in rows} == {"gemm": 1, "norm": 1, "softmax": 1, "sampling": 1}
+    assert sum(row.kernels for row in rows) == 48

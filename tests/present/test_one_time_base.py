@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.analyse.gap_summary import gap_summary
+from gpuledger.analyse.gap_summary import GapRow, gap_summary
 from gpuledger.answers.one_gpu import steps_answer
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.errors import NothingRecorded
@@ -21,8 +21,9 @@ from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.causes import idle_label
 from gpuledger.ledger.device import Device, devices
 from gpuledger.present.digits import cell_text
+from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Sheet, Unit
-from gpuledger.present.views.gpu_time import longest_sheet, step_sheets
+from gpuledger.present.views.gpu_time import step_sheets
 from gpuledger.present.views.report import report_document
 from gpuledger.present.writers import write
 from gpuledger.present.writers.html.tables import Room, cell
@@ -76,7 +77,7 @@ def printed_ends(sheet: Sheet) -> Iterator[tuple[str, str]]:
 def test_a_gap_or_step_that_is_printed_is_found_where_it_is_said_to_be(report: ProfiledRun) -> None:
     for device in report.devices:
         summary = gap_summary(report.trace, device)
-        gaps = list(zip(summary.longest, printed_ends(longest_sheet(summary)), strict=True))
+        gaps = list(zip(summary.longest, printed_ends(row_sheet("longest", "", GapRow, summary.longest)), strict=True))
         for gap, ends in (*gaps[:2], *gaps[-1:]):
             narrowed = pasted(report.trace, device, *ends)
             assert narrowed.ledger.window_ns == gap.length_ns
@@ -129,20 +130,19 @@ def test_gaps_are_found_again_from_csv_json_and_text(decode: Path) -> None:
     def longest(*options: str) -> dict[str, str]:
         ran = gpuledger("gaps", decode, "--format=csv", *options)
         assert ran.exit_code == 0, ran.stderr
-        table = ran.stdout[ran.stdout.index("Length (ns)") :]
+        table = ran.stdout[ran.stdout.index("gpu,length_ns,start_ns") :]
         return next(csv.DictReader(io.StringIO(table)))
 
     gap = longest()
     for first, last in (
-        (gap["Start (ns)"], gap["End (ns)"]),
-        (f"{gap['Start (ns)']} ns", f"{gap['End (ns)']}ns"),
-        (f"{int(gap['Start (ns)']) / 1e3:.3f}us", f"{int(gap['End (ns)']) / 1e3:.3f} us"),
-        (f"{int(gap['Start (ns)']) / 1e9:.9f} s", f"{int(gap['End (ns)']) / 1e9:.9f} s"),
+        (gap["start_ns"], gap["end_ns"]),
+        (f"{gap['start_ns']} ns", f"{gap['end_ns']}ns"),
+        (f"{int(gap['start_ns']) / 1e3:.3f}us", f"{int(gap['end_ns']) / 1e3:.3f} us"),
+        (f"{int(gap['start_ns']) / 1e9:.9f} s", f"{int(gap['end_ns']) / 1e9:.9f} s"),
     ):
         assert longest(f"--time={first}:{last}") == gap
     content = json.loads(gpuledger("gaps", decode, "--format=json").stdout)
-    [table] = [table for table in content["tables"] if table["table"] == "gaps_longest_gpu0"]
-    assert table["rows"][0]["start_ns"] == int(gap["Start (ns)"])
+    assert content["longest"][0]["start_ns"] == int(gap["start_ns"])
     assert content["zero_ns"] == 11_830_820
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 
 import numpy as np
+from msgspec.structs import fields
 
 from gpuledger.analyse.memory.figures import copies_by_kind
 from gpuledger.analyse.range_tree import range_tree

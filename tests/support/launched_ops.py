@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger import Table, Trace
 from gpuledger.ledger.device import Device
@@ -19,8 +20,7 @@ from support.trace_notation import of_tables, table
 LAYER = ("norm", "gemm", "attention", "gemm2")
 
 
-@dataclass(frozen=True)
-class Op:
+class Op(Struct, frozen=True):
     name: str
     start: int
     end: int
@@ -29,8 +29,7 @@ class Op:
     kind: str = "op"
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """A call, and the kernels that it launched: (start, end, name), a graph's several."""
 
     start: int

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpuledger.analyse.ranks.matching import Lane
 from gpuledger.analyse.ranks.packed import PackedTable
@@ -108,7 +108,7 @@ def _matched(line: str) -> re.Match[str]:
 def unpacked(given: RankSummary) -> Collectives:
     """A rank's collectives, of all groups, in order of their start."""
     parts = [part.unpacked() for _, part in given.collectives.parts]
-    names = [field.name for field in fields(Collectives) if field.name != "groups"]
+    names = [name for name in Collectives.__struct_fields__ if name != "groups"]
     columns = {
         name: np.concatenate([np.empty(0, np.int64), *(getattr(part, name) for part in parts)]) for name in names
     }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from gpuledger.analyse.ranks.fixing import OPERATIONS, Fixing, fixing
 from gpuledger.analyse.ranks.job import Job, job

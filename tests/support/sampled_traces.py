@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.trace.model import Gpu, Trace
 from gpuledger.trace.strings import Strings
@@ -17,8 +18,7 @@ H200 = Gpu("NVIDIA H200", None, (9, 0), 132, None, 4_814_304_000_000, 1_980_000_
 PERIOD_NS = 50_000
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """One launch."""
 
     start_ns: int

@@ -5,11 +5,11 @@ from __future__ import annotations
 import lzma
 import tarfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from msgspec.structs import replace
 
 from gpuledger import GpuledgerError, diff, fleet, open_trace, phases, steps, whatif
 from gpuledger.analyse.ranks.rank import rank_traces

@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.agents.answers import DEVICE, HANDLE, LIMIT, MOST_LETTERS, OFFSET, AgentAnswer, AgentTool, paged, picked
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.analyse.diff.compare import compare
@@ -28,9 +31,9 @@ from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.diff.document import verdict_text
 from gpuledger.present.views.kernels import kernel_sentences
 from gpuledger.present.views.query import query_document, schema_document
+from gpuledger.present.views.shown import ShownResult
 from gpuledger.present.views.timeline import step_kernels_sheet
 from gpuledger.present.views.utilization import use_answer
-from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.sql.answer import answer_statement
 from gpuledger.sql.booked import QuerySubject
@@ -38,15 +41,13 @@ from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
 from gpuledger.verbs.questions import QUESTIONS, Question, critical, phases
-from gpuledger.verbs.shown import ShownResult
 
-_FEW: Final = 5  # rows of each table where no table is named
+FEW: Final = 5  # rows of each table where no table is named
 
-_USUAL: Final = 20  # rows of a table that is named
+USUAL: Final = 20  # rows of a table that is named
 
 
-@dataclass(frozen=True, slots=True)
-class AskedPart:
+class AskedPart(Struct, frozen=True):
     """Which part of an answer is wanted: all tables in short, or one of them, from a row on."""
 
     device: int | None = None
@@ -63,19 +64,10 @@ def steps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
     return _answer(profiles.of(handle), QUESTIONS["steps"], AskedPart(**part))
 
 
-def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
-    """Say why the GPU was idle: causes, triggers, lengths, and the longest gaps with what was launched after each.
-
-    Start and end of a gap can be given to timeline_picture as time. Keys are those of `gpuledger gaps`.
-    """
-    return _answer(profiles.of(handle), QUESTIONS["gaps"], AskedPart(**part))
-
-
 def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> AgentAnswer:
     """Ask for the tables of another question, as the command line's verb of the same name answers it.
 
-    launches: what launches cost and whether the host runs ahead. memory: what is copied and allocated. ranges: host and
-    GPU time by NVTX range. overlap: whether communication and copies hide under compute. ops: time by operator (torch).
+    memory: what is copied and allocated. ranges: host and GPU time by NVTX range. ops: time by operator (torch).
     serving: tokens a second, what a step costs by its batch and what the host does between steps (vLLM, SGLang, ...).
     phases: what attention, experts and the like cost, by layer. critical: what sets the length of a step.
     """
@@ -150,7 +142,7 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
     if not chosen:
         there = ", ".join(sheet.name for sheet in sheets)
         raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {there}")
-    limit = part.limit or (_FEW if part.table is None else _USUAL)
+    limit = part.limit or (FEW if part.table is None else USUAL)
     return [
         {"table": table.table, "title": table.title, **paged(table.rows, part.offset, limit, share)}
         for share in [letters // len(chosen)]
@@ -260,12 +252,11 @@ def _change(row: dict[str, Any]) -> int:
 
 TOOLS: Final = (
     _table_tool(steps, title="Steps"),
-    _table_tool(gaps, title="Idle time"),
     AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
     AgentTool(
         ask,
         {"handle": HANDLE, "question": {"type": "string", "enum": _OTHERS}, **PART},
-        ("handle", "question"),
+        required=("handle", "question"),
         title="Another question",
     ),
     AgentTool(
@@ -276,13 +267,13 @@ TOOLS: Final = (
             "offset": OFFSET,
             "limit": LIMIT,
         },
-        ("handle", "sql"),
+        required=("handle", "sql"),
         title="Question in SQL",
     ),
     AgentTool(
         query_tables,
         {"table": {"type": "string", "description": "Only this one, with its columns."}},
-        (),
+        required=(),
         title="Tables for SQL",
     ),
     AgentTool(
@@ -295,7 +286,7 @@ TOOLS: Final = (
             "limit": LIMIT,
             "anyway": {"type": "boolean", "description": "Compare even if the two are unlike: other GPU, no steps."},
         },
-        ("before", "after"),
+        required=("before", "after"),
         title="Compare two profiles",
     ),
 )

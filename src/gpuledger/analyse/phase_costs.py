@@ -14,6 +14,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.work_phases import NOWHERE, Asked, Numbers, ToldBy, WorkPhases, work_phases
@@ -23,7 +24,6 @@ from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group, join, take
 from gpuledger.trace.model import NotMeasured, Trace
@@ -52,8 +52,7 @@ _AGREEING: Final = 0.9
 """The share of steps with the same number of layers for them to be layers: a profiler may lose a kernel in one."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Pieces:
+class Pieces(Struct, frozen=True, eq=False):
     """Stretches of one GPU's window, in order and cut where steps begin. Columns of equal length."""
 
     start_ns: Ints
@@ -222,8 +221,7 @@ def _check_balance(device: Device, pieces: Pieces) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseCost:
+class PhaseCost(Struct, frozen=True):
     """One phase."""
 
     phase: str
@@ -233,8 +231,7 @@ class PhaseCost:
     hidden_ns: int  # when it ran beside something more important
 
 
-@dataclass(frozen=True, slots=True)
-class BetweenPhases:
+class BetweenPhases(Struct, frozen=True):
     """What lies between two phases, or inside one."""
 
     before: str | None
@@ -246,8 +243,7 @@ class BetweenPhases:
     largest_cause: Cause | None  # what most of the idle time is due to; None where there is none
 
 
-@dataclass(frozen=True, slots=True)
-class LayerCost:
+class LayerCost(Struct, frozen=True):
     """One layer, all steps together."""
 
     layer: int | None  # None: what is in no layer
@@ -260,8 +256,7 @@ class LayerCost:
         return sum(self.busy_ns) + self.idle_ns + self.other_ns
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseCosts:
+class PhaseCosts(Struct, frozen=True):
     """The phases of one GPU's steady steps."""
 
     gpu: int
@@ -371,8 +366,7 @@ def _layers(work: WorkPhases, pieces: Pieces, steady: NDArray[np.bool_]) -> tupl
     return tuple(sorted(costs, key=lambda cost: (cost.layer is None, cost.layer)))
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseTimes:
+class PhaseTimes(Struct, frozen=True):
     """What the phases take in some of a GPU's steady steps; with idle time and other work they sum to the whole."""
 
     gpu: int
@@ -425,8 +419,7 @@ ONE_RANK: Final = NotMeasured(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseWait:
+class PhaseWait(Struct, frozen=True):
     """The collectives of one phase, in one layer or in all."""
 
     phase: str | None  # None: of no phase
@@ -438,8 +431,7 @@ class PhaseWait:
     transfer_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class KnownJob:
+class KnownJob(Struct, frozen=True):
     """A job, and which of its ranks a profile holds, as positions in `Job.ranks`."""
 
     job: Job

@@ -10,11 +10,11 @@ that a second file gave to work inside graphs are ranges below those around the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunRange, RunSide
@@ -28,7 +28,6 @@ from gpuledger.catalog.range_names import is_of_library, sounds_like_a_round, so
 from gpuledger.ledger.activity import GRAPH_FAMILY, Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group, is_among
 from gpuledger.trace.model import Trace
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
 _LONGEST_OPEN: Final = 2  # times the steady steps' time
 
 
-@dataclass(frozen=True, slots=True)
-class RangeNode:
+class RangeNode(Struct, frozen=True):
     """The ranges of one path of names, or the work of graphs that a second file names so."""
 
     name: str
@@ -59,8 +57,7 @@ class RangeNode:
     """What its kernels use of the GPU, the mean by time; nothing where that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class RangeTree:
+class RangeTree(Struct, frozen=True):
     """All ranges, parents before their children, the most GPU time first; and what was launched in none."""
 
     gpu: int
@@ -211,8 +208,7 @@ class RangeRole(StrEnum):
     SET_UP = "set-up"
 
 
-@dataclass(frozen=True, slots=True)
-class RangeShares:
+class RangeShares(Struct, frozen=True):
     """The ranges of a side against the whole."""
 
     whole_ns: int

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.batches import UNKNOWN, Batch, batch_of, scheduler_part
@@ -24,7 +25,6 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import launching_range, main_process
 from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, group
 from gpuledger.trace.model import NotMeasured, Trace
@@ -46,8 +46,7 @@ _USUAL: Final = 3.0
 """Steps that are off by more than so many times the median count less in the fit: a first call, a hiccup."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServedStep:
+class ServedStep(Struct, frozen=True):
     """One step of an engine."""
 
     step: int
@@ -64,8 +63,7 @@ class ServedStep:
         return self.end_ns - self.start_ns
 
 
-@dataclass(frozen=True, slots=True)
-class StepCost:
+class StepCost(Struct, frozen=True):
     """One term of the fit: what a step costs for each of these."""
 
     term: str
@@ -73,8 +71,7 @@ class StepCost:
     share: float  # of the time of all steps together
 
 
-@dataclass(frozen=True, slots=True)
-class StepModel:
+class StepModel(Struct, frozen=True):
     """What a step costs by its batch, and how far that holds."""
 
     costs: tuple[StepCost, ...]
@@ -82,8 +79,7 @@ class StepModel:
     error: float  # the median error of whole steps that the fit had not seen, as a share of their time
 
 
-@dataclass(frozen=True, slots=True)
-class KindOfStep:
+class KindOfStep(Struct, frozen=True):
     """The steps that read prompts, those that decode, or those that do both."""
 
     kind: str
@@ -96,8 +92,7 @@ class KindOfStep:
     error: float | None  # the median error of the fit, of steps that it had not seen
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
+class Serving(Struct, frozen=True):
     """The serving ledger of one GPU."""
 
     gpu: int

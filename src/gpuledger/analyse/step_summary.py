@@ -8,13 +8,13 @@ from __future__ import annotations
 from enum import Enum
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.ledger.activity import GRAPH_FAMILY
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation
 from gpuledger.ledger.steps import PHASES
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import distinct
 from gpuledger.trace.spans import covered, holds
@@ -29,8 +29,7 @@ class PhasePlace(Enum):
     AFTER = "after the steps"
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseTime:
+class PhaseTime(Struct, frozen=True):
     """The time of one phase, in the steps or beside them."""
 
     phase: str  # empty where nothing tells which
@@ -48,8 +47,7 @@ class StepNote(Enum):
     UNUSUAL = "unusual"
 
 
-@dataclass(frozen=True, slots=True)
-class StepBooks:
+class StepBooks(Struct, frozen=True):
     """One step: how long it took, what of it the GPU worked, and how many kernels that were."""
 
     step: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from gpuledger.analyse.memory.snapshot_figures import (
     MemoryCurve,
     SnapshotFigures,
@@ -11,13 +13,11 @@ from gpuledger.analyse.memory.snapshot_figures import (
 )
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.memory import snapshot_findings
-from gpuledger.records import dataclass
 from gpuledger.trace.measured import MemorySnapshot
 from gpuledger.trace.spans import Span
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotAnswer:
+class SnapshotAnswer(Struct, frozen=True):
     """A snapshot with all that is said of it."""
 
     snapshot: MemorySnapshot

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuledger.analyse.gap_summary import GapSummary, gap_summary
-from gpuledger.analyse.launch_costs import LaunchCosts, launch_costs
+from msgspec import Struct
+
 from gpuledger.analyse.memory.figures import MemoryFigures, memory_figures
 from gpuledger.analyse.operators.arithmetic import Inputs, OperatorWork, parse_inputs
 from gpuledger.analyse.operators.costs import OperatorCosts, operator_costs
-from gpuledger.analyse.overlap import StreamOverlap, WorkOverlap, overlap, stream_overlap
 from gpuledger.analyse.range_tree import RangeTree, range_tree
 from gpuledger.analyse.step_summary import PhaseTime, StepBooks, phase_times, step_books
-from gpuledger.findings.idle import code_of_trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation, variation
-from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
 
@@ -27,8 +24,7 @@ if TYPE_CHECKING:
     from gpuledger.analyse.utilization.stretches import SampledUse
 
 
-@dataclass(frozen=True, slots=True)
-class StepsAnswer:
+class StepsAnswer(Struct, frozen=True):
     """The steps of one GPU; without steps, only the levels that the device knows."""
 
     device: Device
@@ -57,41 +53,7 @@ def sampled_use(trace: Trace, device: Device) -> SampledUse | None:
     return None if isinstance(use, NotMeasured) else use
 
 
-@dataclass(frozen=True, slots=True)
-class GapsAnswer:
-    """Why one GPU was idle."""
-
-    device: Device
-    summary: GapSummary
-
-    @property
-    def code(self) -> str | None:
-        """The finding about the trigger with the most idle time in the steady steps; None where none is."""
-        if not self.summary.by_trigger:
-            return None
-        return code_of_trigger(max(self.summary.by_trigger, key=lambda part: part.time_ns).trigger)
-
-
-def gaps_answer(trace: Trace, device: Device, least_ns: int | None = None) -> GapsAnswer:
-    """Why the GPU was idle; the longest gaps, or all from `least_ns` on."""
-    return GapsAnswer(device, gap_summary(trace, device, least_ns))
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchesAnswer:
-    """What launching costs."""
-
-    device: Device
-    costs: LaunchCosts
-
-
-def launches_answer(trace: Trace, device: Device) -> LaunchesAnswer:
-    """What launches cost, and how far the host runs ahead."""
-    return LaunchesAnswer(device, launch_costs(trace, device))
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryAnswer:
+class MemoryAnswer(Struct, frozen=True):
     """What is copied and allocated."""
 
     device: Device
@@ -103,8 +65,7 @@ def memory_answer(trace: Trace, device: Device) -> MemoryAnswer:
     return MemoryAnswer(device, memory_figures(trace, device))
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorShape:
+class OperatorShape(Struct, frozen=True):
     """The launches of an operator with like inputs, and the work that these make, where it can be counted."""
 
     costs: OpGroup
@@ -112,8 +73,7 @@ class OperatorShape:
     work: OperatorWork | None
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorsAnswer:
+class OperatorsAnswer(Struct, frozen=True):
     """What operators cost."""
 
     device: Device
@@ -147,17 +107,3 @@ def ranges_answer(trace: Trace, device: Device) -> RangeTree:
 
     use = use_of_kernels(trace, device.gpu, device.ledger.busy.stretches)
     return range_tree(trace, device, None if isinstance(use, NotMeasured) else use)
-
-
-@dataclass(frozen=True, slots=True)
-class OverlapAnswer:
-    """What runs beside what, and kernels that overlap on one stream."""
-
-    device: Device
-    work: WorkOverlap
-    on_streams: StreamOverlap
-
-
-def overlap_answer(trace: Trace, device: Device) -> OverlapAnswer:
-    """What runs beside what, and kernels that overlap on one stream."""
-    return OverlapAnswer(device, overlap(device), stream_overlap(trace, device))

@@ -9,18 +9,19 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from gpuledger.analyse.gap_summary import GapSummary, gap_summary
 from gpuledger.analyse.inventory import Contents, Missing, about_unclassified, contents, missing
 from gpuledger.analyse.launch_costs import LaunchCosts, launch_costs
 from gpuledger.analyse.memory.figures import MemoryFigures, MemoryUse, memory_figures, memory_use
 from gpuledger.analyse.over_time import StreamsOverTime, stream_use
-from gpuledger.analyse.overlap import WorkOverlap, overlap
+from gpuledger.analyse.overlap import OverlapRow, overlap
 from gpuledger.analyse.ranks.rank import rank_places
 from gpuledger.analyse.step_summary import PhaseTime, phase_times
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun, finding_place
 from gpuledger.ledger.step_variation import Variation, variation
-from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest
@@ -56,8 +57,7 @@ _LONGEST_GAPS: Final = 5
 """So many gaps can be looked at on the timeline, beside those that findings are about."""
 
 
-@dataclass(frozen=True, eq=False)
-class ReportAnswer:
+class ReportAnswer(Struct, frozen=True, eq=False, dict=True):
     """A profiled run with all that is said of it."""
 
     run: ProfiledRun
@@ -160,7 +160,7 @@ class ReportAnswer:
         return fixed_stretch(self.finder, stretch, self.scenario, self.run.devices, first.code, first.edit)
 
     @cached_property
-    def overlaps(self) -> list[WorkOverlap]:
+    def overlaps(self) -> list[tuple[OverlapRow, ...]]:
         """Of each GPU."""
         return [overlap(device) for device in self.run.devices]
 

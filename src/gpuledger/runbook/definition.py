@@ -10,9 +10,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from msgspec import Meta, field
+from msgspec import Meta, Struct, field
 
-from gpuledger.records import dataclass
 from gpuledger.runbook.forms import NOT_IN_FILE, Fields, FieldsOrWord, Listed, Program, RunbookPart, Word, WordList
 
 Need = Literal["gpu", "nsys", "ncu", "torch"]
@@ -327,8 +326,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.=-]+")
 _LONGEST: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixCell:
+class MatrixCell(Struct, frozen=True):
     """One combination of values. `folder` is the name of its folder: no two cells share one, in any letter case."""
 
     values: tuple[tuple[str, str], ...]

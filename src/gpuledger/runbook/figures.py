@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Any, Final
 
-from gpuledger.records import dataclass, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from gpuledger.runbook.definition import CaptureStep, MatrixCell, ReadingStep, ReportStep, Runbook, SavingCheck
 from gpuledger.runbook.engine import json_at
 from gpuledger.runbook.forms import suggestion
@@ -27,8 +28,7 @@ _KINDS: Final = {"compute": "compute", "idle": "idle", "comm": "communication", 
 _NS: Final = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """A value; None with the reason where there is none. `wrong` where the key itself must be wrong."""
 
     value: Value
@@ -39,8 +39,7 @@ class Figure:
     samples: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedFinding:
+class ReportedFinding(Struct, frozen=True):
     """What a report says of a step."""
 
     step_ns: int | None
@@ -49,8 +48,7 @@ class ReportedFinding:
     saving_low_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Documents:
+class Documents(Struct, frozen=True):
     """What the steps of a cell left, by name."""
 
     results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -198,8 +196,7 @@ OPEN: Final = "not judged"
 SLOWED: Final = 1.5  # a profiled step that takes longer than a plain one by more than this is told
 
 
-@dataclass(frozen=True, slots=True)
-class SavingRow:
+class SavingRow(Struct, frozen=True):
     """A prediction against what was saved: with the profiler in both runs, and without it."""
 
     cells: tuple[MatrixCell, MatrixCell]

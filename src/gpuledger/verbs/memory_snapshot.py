@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from gpuledger.answers.memory_snapshot import SnapshotAnswer, snapshot_answer
 from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.present.views.shown import ShownAnswer
 from gpuledger.read.snapshot import is_snapshot, open_snapshot
 from gpuledger.read.source import look_at
 from gpuledger.stages import FINDINGS, NOBODY, Listener
-from gpuledger.verbs.shown import ShownAnswer
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document

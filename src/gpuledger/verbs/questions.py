@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.path_summary import PathSummary, path_summary
 from gpuledger.analyse.phase_costs import KnownJob, PhaseCosts, phase_costs, phase_waits, talking_ranks
@@ -14,17 +17,11 @@ from gpuledger.analyse.serving import Serving
 from gpuledger.analyse.serving import serving as serving_answer
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.answers.one_gpu import (
-    GapsAnswer,
-    LaunchesAnswer,
     MemoryAnswer,
     OperatorsAnswer,
-    OverlapAnswer,
     StepsAnswer,
-    gaps_answer,
-    launches_answer,
     memory_answer,
     operators_answer,
-    overlap_answer,
     ranges_answer,
     steps_answer,
 )
@@ -33,15 +30,15 @@ from gpuledger.jobs.run import fleet, job_profiles
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.views.critical import critical_document
-from gpuledger.present.views.gpu_time import gaps_tables, overlap_tables, steps_tables
+from gpuledger.present.views.gpu_time import steps_tables
 from gpuledger.present.views.operators import operators_tables
 from gpuledger.present.views.phases import Waits, phases_document
-from gpuledger.present.views.program_time import launches_tables, memory_tables, printed_ranges_sheet, ranges_tables
+from gpuledger.present.views.program_time import memory_tables, printed_ranges_sheet, ranges_tables
 from gpuledger.present.views.serving import serving_tables
+from gpuledger.present.views.shown import ShownAnswer
 from gpuledger.present.views.tables import TableAnswer, answers_document, stretch_sheet, tables_document
 from gpuledger.read import wanted_columns
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
-from gpuledger.records import dataclass, replace
 from gpuledger.replay.scenario import ENOUGH_FOLLOWED, scenarios
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
@@ -49,7 +46,6 @@ from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
 from gpuledger.verbs.memory_snapshot import is_snapshot_file, memory_snapshot
 from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownAnswer
 
 Result = TypeVar("Result")
 
@@ -66,8 +62,7 @@ class CommonOptions(TypedDict, total=False):
     progress: Listener
 
 
-@dataclass(frozen=True, slots=True)
-class Question(Generic[Result]):
+class Question(Struct, Generic[Result], frozen=True):
     """A question about one GPU: how it is answered, and how the answer is shown."""
 
     name: str
@@ -111,23 +106,15 @@ class Question(Generic[Result]):
         return replace(told, shown=tuple(shown))
 
 
-_GAPS: Final = Question("gaps", gaps_answer, gaps_tables)
 _STEPS: Final = Question("steps", steps_answer, steps_tables, reads_samples=True)
-_LAUNCHES: Final = Question("launches", launches_answer, launches_tables)
 _MEMORY: Final = Question("memory", memory_answer, memory_tables)
 _RANGES: Final = Question("ranges", ranges_answer, ranges_tables, reads_samples=True)
-_OVERLAP: Final = Question("overlap", overlap_answer, overlap_tables)
 _OPS: Final = Question("ops", operators_answer, operators_tables, names_graphs=True)
 _SERVING: Final = Question("serving", serving_answer, serving_tables)
 
 QUESTIONS: Final[Mapping[str, Question[Any]]] = {
-    question.name: question for question in (_STEPS, _GAPS, _LAUNCHES, _MEMORY, _RANGES, _OVERLAP, _OPS, _SERVING)
+    question.name: question for question in (_STEPS, _MEMORY, _RANGES, _OPS, _SERVING)
 }
-
-
-def gaps(profile: Profile, *, over_ns: int | None = None, **asked: Unpack[CommonOptions]) -> ShownAnswer[GapsAnswer]:
-    """Why the GPU was idle: causes, triggers, lengths, and the longest gaps, or all of at least `over_ns`."""
-    return _GAPS.ask(profile, least_ns=over_ns, **asked)
 
 
 def steps(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[StepsAnswer]:
@@ -140,11 +127,6 @@ def serving(
 ) -> ShownAnswer[Serving | NotMeasured]:
     """Tokens a second, what a step costs by its batch, and what the host does between steps."""
     return _SERVING.ask(profile, gpu_hour_price=gpu_hour_price, **asked)
-
-
-def launches(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[LaunchesAnswer]:
-    """What launches cost: calls, time, queue, how far the host runs ahead."""
-    return _LAUNCHES.ask(profile, **asked)
 
 
 def memory(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[MemoryAnswer] | ShownAnswer[SnapshotAnswer]:
@@ -163,11 +145,6 @@ def ranges(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[Rang
     side = side_of_tables(printed, name, asked.get("wanted", Selection()).families)
     sheets = [printed_ranges_sheet(side, range_shares(side))]
     return ShownAnswer((), lambda: tables_document("ranges", name, sheets, printed.health, 0))
-
-
-def overlap(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[OverlapAnswer]:
-    """How compute, communication and copies overlap, and what stays exposed."""
-    return _OVERLAP.ask(profile, **asked)
 
 
 def ops(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[OperatorsAnswer]:

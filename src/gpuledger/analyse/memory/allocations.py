@@ -17,11 +17,11 @@ from enum import Enum
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.attribution.lines import frames_of_models, own_frames
 from gpuledger.attribution.places import place
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.measured import GpuMemory, MemoryAction, MemorySnapshot
 from gpuledger.trace.spans import Ints
@@ -30,8 +30,7 @@ BEFORE: Final = -1  # the moment before the first event
 ROUNDED_TO: Final = 512  # bytes: torch hands out multiples of it
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lifetimes:
+class Lifetimes(Struct, frozen=True, eq=False):
     """One row per allocation."""
 
     address: Ints
@@ -98,8 +97,7 @@ def lifetimes(memory: GpuMemory) -> Lifetimes:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MemoryLevels:
+class MemoryLevels(Struct, frozen=True, eq=False):
     """How much memory there was after each event; the first value is before the first."""
 
     allocated_bytes: Ints
@@ -124,8 +122,7 @@ def memory_levels(memory: GpuMemory, lives: Lifetimes) -> MemoryLevels:
     return MemoryLevels(np.cumsum(change), reserved)
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentUse:
+class SegmentUse(Struct, frozen=True):
     """A segment that is neither full nor empty."""
 
     address: int
@@ -139,8 +136,7 @@ class SegmentUse:
         return self.size_bytes - self.active_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryMoment:
+class MemoryMoment(Struct, frozen=True):
     """The four parts, and what they are made of."""
 
     moment: int
@@ -255,8 +251,7 @@ class NoPlace(Enum):
     REST = "others"
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """Allocations from one place that live at one moment."""
 
     place: str | NoPlace  # the user's innermost function, `function (file.py:12)`

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.launch_costs import CallTimes, most_time_first
@@ -19,7 +20,6 @@ from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.gpus import link_bytes_per_s, peak_bytes_per_s, peer_bytes_per_s
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import equal, group
 from gpuledger.trace.model import Gpu, NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, covered, total, union
@@ -28,8 +28,7 @@ from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Rows, Table
 
 
-@dataclass(frozen=True, slots=True)
-class CopiesOfKind:
+class CopiesOfKind(Struct, frozen=True):
     """Copies of one kind between two kinds of memory, in NVIDIA's words; None where they were not recorded."""
 
     kind: str | None
@@ -84,8 +83,7 @@ MEMSET: Final = "Memset"
 PAGEABLE: Final = "Pageable"
 
 
-@dataclass(frozen=True, slots=True)
-class CopyFlow:
+class CopyFlow(Struct, frozen=True):
     """Copies of one direction between the same kinds of memory. Times and counts are of the steady stretch."""
 
     kind: str  # NVIDIA's label of the direction, or Memset; empty where it was not recorded
@@ -222,8 +220,7 @@ def _largest_bytes_per_s(copies: Rows) -> int:
     return _sum_of_bytes(large) * NS_PER_S // total(union(large["start_ns"], large["end_ns"]))
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryTotals:
+class MemoryTotals(Struct, frozen=True):
     """A GPU's memory over the whole capture."""
 
     peak_bytes: int
@@ -231,8 +228,7 @@ class MemoryTotals:
     allocated_bytes: int  # of all allocations together
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MemoryUse:
+class MemoryUse(Struct, frozen=True, eq=False):
     """The most memory that was in use in each bin."""
 
     edges_ns: Ints
@@ -273,8 +269,7 @@ def allocation_calls(device: Device) -> tuple[CallTimes, ...]:
     return most_time_first(device.host.calls.where(device.host.are(CallKind.ALLOC) & device.steady_calls))
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryFigures:
+class MemoryFigures(Struct, frozen=True):
     """One GPU's."""
 
     copies: tuple[CopiesOfKind, ...]

@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.analyse.operators.graph_launches import (
@@ -41,7 +43,6 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.messages import say
-from gpuledger.records import dataclass, replace
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import NAMES_FROM, GraphPlace, GraphPlaces, NameCoverage, Names, Note, Severity, Trace
@@ -262,8 +263,7 @@ class _Namer:
 _MODULE_NUMBER: Final = re.compile(r"_\d+$")
 
 
-@dataclass(frozen=True, slots=True)
-class GraphWork:
+class GraphWork(Struct, frozen=True):
     """What one place in the program does inside graphs."""
 
     path: Names | None  # annotations, modules and operators, the outermost first; None: not known
@@ -273,8 +273,7 @@ class GraphWork:
     device_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class GraphNames:
+class GraphNames(Struct, frozen=True):
     """The work of the graphs launched in the steady stretch of one GPU."""
 
     launches: int

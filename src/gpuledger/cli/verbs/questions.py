@@ -23,7 +23,6 @@ from gpuledger.cli.inputs import (
 )
 from gpuledger.cli.main import answering
 from gpuledger.cli.output import Output, page_options
-from gpuledger.units import parse_instant
 
 
 def question(help_text: Callable[..., None]) -> click.Command:
@@ -39,41 +38,6 @@ def question(help_text: Callable[..., None]) -> click.Command:
     return click.command(help_text.__name__)(
         profile_argument(rank_step_options(names_option(limit_option(page_options(verb)))))
     )
-
-
-def _length(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    try:
-        length = parse_instant(value)
-        if length < 0:
-            raise ValueError(f"'{value}' is no length of time; write 1ms or 50us")
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-    return length
-
-
-@question
-@click.option(
-    "--over",
-    "over_ns",
-    metavar="LENGTH",
-    callback=_length,
-    help="List every gap at least this long, e.g. 1ms or 50us; 0 lists all. Default: the 20 longest.",
-)
-def gaps() -> None:
-    """Show why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps.
-
-    A gap is a time in which nothing ran on a GPU: no kernel, no copy, no graph, on any stream, of any process. Its
-    time is attributed to causes, which sum to it; its trigger is what to fix. Start and end of a gap are as --time
-    takes them: --time='0.104316840 s:0.156453334 s' looks at one gap alone.
-
-    \b
-    Examples:
-      gpuledger gaps run.sqlite
-      gpuledger gaps run.sqlite --over=1ms
-      gpuledger gaps run.sqlite --over=0 --format=csv -o gaps.csv
-    """
 
 
 @question
@@ -114,20 +78,6 @@ def serving() -> None:
       gpuledger serving trace.json.gz
       gpuledger serving run.sqlite --gpu-hour-price=3.5
       gpuledger serving run.sqlite --format=csv -o steps.csv
-    """
-
-
-@question
-def launches() -> None:
-    """Show what launches cost in PROFILE: calls, time, queue, how far the host runs ahead.
-
-    Counts every launch call of CUDA and HIP, graphs included, per step. The queue is the time from a launch
-    call's return to the kernel's start: long means that the host runs ahead, which is good.
-
-    \b
-    Examples:
-      gpuledger launches run.sqlite
-      gpuledger launches run.sqlite --format=json
     """
 
 
@@ -185,20 +135,6 @@ def ops() -> None:
       gpuledger ops trace.json.gz
       gpuledger ops trace.json.gz --format=json
       gpuledger ops trace.json.gz --format=csv -o ops.csv
-    """
-
-
-@question
-def overlap() -> None:
-    """Show how compute, communication and copies overlap in PROFILE, and what stays exposed.
-
-    Exposed is what runs while nothing more important does: communication without compute, copies without either.
-    Kernels that overlap on one stream (programmatic dependent launch) are listed, with what the overlap gains at most.
-
-    \b
-    Examples:
-      gpuledger overlap run.sqlite
-      gpuledger overlap run.sqlite --format=json
     """
 
 

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.analyse.memory.allocations import Holder, NoPlace
 from gpuledger.analyse.memory.snapshot_figures import MemoryCurve, SnapshotFigures
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
@@ -15,7 +18,6 @@ from gpuledger.messages import Message, capitalised, say
 from gpuledger.present import document as doc
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
 from gpuledger.present.views.tables import answer_blocks, tables_document, tables_page
-from gpuledger.records import dataclass, replace
 from gpuledger.regex import regex
 from gpuledger.trace.model import Severity
 from gpuledger.trace.spans import Span
@@ -102,8 +104,7 @@ def snapshot_document(analysed: SnapshotAnswer, *, is_brief: bool = False) -> do
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineClock:
+class TimelineClock(Struct, frozen=True):
     """A report's own time against the wall clock, which a snapshot has."""
 
     wall_zero_ns: int

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gpuledger.analyse.launch_costs import CallTimes, LaunchCosts, LaunchQueue
+from gpuledger.analyse.launch_costs import CallTimes
 from gpuledger.analyse.memory.figures import MEMSET, MemoryFigures
 from gpuledger.analyse.range_tree import RangeNode, RangeRole, RangeShares, RangeTree
 from gpuledger.catalog.gpu_metrics import GpuMetric
@@ -18,29 +18,19 @@ from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
-from gpuledger.present.digits import tenths
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
-from gpuledger.present.views.gpu_time import (
-    WORTH_DOING,
-    Sentences,
-    none_sentence,
-    steady_title,
-    step_count_text,
-    step_time_text,
-)
+from gpuledger.present.views.gpu_time import Sentences
 from gpuledger.present.views.tables import TableAnswer
+from gpuledger.present.views.words import WORTH_DOING, none_sentence, steady_title, step_count_text, step_time_text
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 if TYPE_CHECKING:
     from gpuledger.analyse.diff.run_side import RunSide
-    from gpuledger.answers.one_gpu import LaunchesAnswer, MemoryAnswer
+    from gpuledger.answers.one_gpu import MemoryAnswer
 
 NAMED: Final = 3
 """So many of the largest parts are named in a sentence."""
-
-_HALF: Final = 0.5
-"""Of the GPU work: from here on the host is ahead, or kernels are mostly tiny."""
 
 
 def _sums(functions: Sequence[CallTimes]) -> tuple[int, int]:
@@ -56,158 +46,6 @@ def _call_columns(steps: int) -> tuple[Column, ...]:
         Column("per_step", say("Per step"), Unit.MEAN, lambda function: function.times.count / steps),
         Column("total_ns", say("Time"), Unit.NS, "times.total"),
     )
-
-
-def launches_tables(answer: LaunchesAnswer) -> TableAnswer:
-    """What launches cost, and how far the host runs ahead."""
-    both = answer.device, answer.costs
-    queue, shown = queue_sheet(*both), queue_with_units_sheet(*both)
-    calls = (launch_calls_sheet(*both), waiting_calls_sheet(*both))
-    parts = (_families_sheet(*both), launches_by_range_sheet(*both))
-    return TableAnswer(_launch_sentences(answer), (*calls, queue, *parts), (*calls, shown, *parts))
-
-
-def _launch_sentences(answer: LaunchesAnswer) -> Sentences:
-    """What launching costs the CPU, whether it keeps ahead of the GPU, and what to do where it does not."""
-    costs, device = answer.costs, answer.device
-    count, time_ns = _sums(costs.launch_calls)
-    if not count:
-        return (none_sentence(device, say("recorded launch call")),)
-    is_ahead = costs.queue.delays is not None and costs.queue.delays.ahead_share >= _HALF
-    sentences = [
-        say(
-            "GPU {gpu}: launch calls take {time} on the CPU ({share} of the time): {count}; {ahead}.",
-            gpu=costs.gpu,
-            time=step_time_text(device, time_ns),
-            share=share_text(time_ns / costs.steady_ns),
-            count=step_count_text(device, count, say("launch"), say("launches")),
-            ahead=_ahead_words(costs.queue, is_ahead=is_ahead),
-        )
-    ]
-    waits, _ = _sums(costs.waiting_calls)
-    if waits:
-        sentences.append(
-            say(
-                "The CPU waits {time} for the GPU: {count}.",
-                count=step_count_text(device, waits, say("call"), say("calls")),
-                time=step_time_text(device, costs.waited_ns),
-            )
-        )
-    if not is_ahead and (costs.queue.tiny_share or 0) >= _HALF:
-        sentences.append(
-            say(
-                "Fix: {share} of the GPU work takes under 5 us, less than launching it: fuse it, or capture "
-                "the step in a CUDA graph (`gpuledger explain TINY-KERNELS`).",
-                share=share_text(costs.queue.tiny_share or 0),
-            )
-        )
-    return tuple(sentences)
-
-
-def _ahead_words(queue: LaunchQueue, *, is_ahead: bool) -> Message:
-    if queue.delays is None:
-        return say("how far the CPU runs ahead was not recorded")
-    figures = {"median": time_text(round(queue.delays.median_ns)), "share": share_text(queue.delays.ahead_share)}
-    if is_ahead:
-        return say(
-            "the CPU runs ahead: work waits {median} in the queue (median), {share} of it for over 10 us", **figures
-        )
-    return say(
-        "the CPU does not run ahead: work waits {median} in the queue (median), {share} of it for over 10 us", **figures
-    )
-
-
-def launch_calls_sheet(device: Device, costs: LaunchCosts) -> Sheet:
-    """The calls that launch, by function."""
-    return _calls_sheet(device, costs, costs.launch_calls, "launch_calls", say("Launch calls"))
-
-
-def waiting_calls_sheet(device: Device, costs: LaunchCosts) -> Sheet:
-    """The calls that wait for the device, by function."""
-    return _calls_sheet(device, costs, costs.waiting_calls, "waiting_calls", say("Calls that wait for the GPU"))
-
-
-def _calls_sheet(
-    device: Device, costs: LaunchCosts, functions: Sequence[CallTimes], name: str, title: Message
-) -> Sheet:
-    return Sheet.of(
-        f"{name}_gpu{costs.gpu}",
-        steady_title(device, title),
-        (
-            *_call_columns(costs.steps),
-            Column("avg_ns", say("Avg"), Unit.MEAN_NS, "times.average", detail=1),
-            Column("med_ns", say("Med"), Unit.MEAN_NS, "times.median", detail=2),
-            share_column("step_percent", say("Share of step"), "times.total", costs.steady_ns),
-        ),
-        functions,
-    )
-
-
-def queue_sheet(device: Device, costs: LaunchCosts) -> Sheet:
-    """How far the host runs ahead, the unit of each figure beside it."""
-    columns = (
-        Column("figure", say("Figure"), Unit.TEXT, lambda row: row[0]),
-        Column("value", say("Value"), Unit.MEAN, lambda row: row[1]),
-        Column("unit", say("Unit"), Unit.TEXT, lambda row: row[2]),
-    )
-    title = steady_title(device, say("How far the host runs ahead"))
-    return Sheet.of(f"launch_queue_gpu{costs.gpu}", title, columns, _queue_figures(costs.queue))
-
-
-def queue_with_units_sheet(device: Device, costs: LaunchCosts) -> Sheet:
-    """The same for people: each figure with its unit."""
-
-    def with_unit(row: tuple[Message, float, str]) -> str:
-        _, value, unit = row
-        return time_text(round(value)) if unit == "ns" else f"{tenths(value)} {unit}".rstrip()
-
-    exact = queue_sheet(device, costs)
-    columns = exact.columns[0], Column("value", say("Value"), Unit.FIGURE, with_unit)
-    return Sheet.of(exact.name, exact.title, columns, _queue_figures(costs.queue))
-
-
-def _queue_figures(queue: LaunchQueue) -> list[tuple[Message, float, str]]:
-    """Name, value and unit."""
-    figures: list[tuple[Message, float, str]] = [(say("GPU activities per step"), queue.activities_per_step, "")]
-    if queue.tiny_share is not None:
-        figures += [
-            (say("of them under 5 us"), 100 * queue.tiny_share, "%"),
-            (say("launched by a recorded call"), 100 * queue.launched / queue.activities, "%"),
-        ]
-    if queue.delays is not None:
-        figures += [
-            (say("queued, median"), queue.delays.median_ns, "ns"),
-            (say("queued, 10th percentile"), queue.delays.p10_ns, "ns"),
-            (say("queued, 90th percentile"), queue.delays.p90_ns, "ns"),
-            (say("queued over 10 us (host ahead)"), 100 * queue.delays.ahead_share, "%"),
-        ]
-    return figures
-
-
-def launches_by_range_sheet(device: Device, costs: LaunchCosts) -> Sheet:
-    """Launches by the ranges that they lie in."""
-    columns = (
-        Column("range", say("Range"), Unit.TEXT, "name"),
-        Column("instances", say("Instances"), Unit.COUNT),
-        Column("launches", say("Launches"), Unit.COUNT),
-        Column("per_instance", say("Per instance"), Unit.MEAN, lambda entry: entry.launches / entry.instances),
-        Column("total_ns", say("Time"), Unit.NS),
-    )
-    title = steady_title(device, say("Launches by range"))
-    return Sheet.of(f"launches_by_range_gpu{costs.gpu}", title, columns, costs.by_range)
-
-
-def _families_sheet(device: Device, costs: LaunchCosts) -> Sheet:
-    """How many kernels of each family a step runs."""
-    columns = (
-        Column("family", say("Family"), Unit.TEXT, lambda entry: entry[0]),
-        Column("kernels", say("Kernels"), Unit.COUNT, lambda entry: entry[1].count),
-        Column("per_step", say("Per step"), Unit.MEAN, lambda entry: entry[1].count / costs.steps),
-        Column("total_ns", say("Time"), Unit.NS, lambda entry: entry[1].total),
-        Column("median_ns", say("Median"), Unit.MEAN_NS, lambda entry: entry[1].median),
-    )
-    title = steady_title(device, say("Kernels by family"))
-    return Sheet.of(f"kernels_by_family_gpu{costs.gpu}", title, columns, costs.families)
 
 
 def memory_tables(answer: MemoryAnswer) -> TableAnswer:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.profiled_run import ProfiledRun
@@ -28,7 +30,6 @@ from gpuledger.present.views.report_parts import (
     use_blocks_of,
     verdict,
 )
-from gpuledger.records import replace
 
 if TYPE_CHECKING:
     from gpuledger.present.json.report import ReportJson

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
-from gpuledger.analyse.gap_summary import GapSummary
+from gpuledger.analyse.gap_summary import CauseRow, GapLengthRow, GapRow, GapSummary, TriggerRow
 from gpuledger.analyse.path_summary import PathSummary
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.ledger.books import Line
@@ -19,6 +20,7 @@ from gpuledger.present import document as doc
 from gpuledger.present.charts import amounts
 from gpuledger.present.charts.over_time import StripLine, step_strip
 from gpuledger.present.palette import line_tone
+from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, line_term
 from gpuledger.present.views.critical import (
@@ -30,19 +32,7 @@ from gpuledger.present.views.critical import (
     path_sentence,
     step_text,
 )
-from gpuledger.present.views.gpu_time import (
-    causes_sheet,
-    gaps_text,
-    length_words,
-    lengths_sheet,
-    levels_sheet,
-    longest_sheet,
-    outliers_sheet,
-    phases_sheet,
-    steady_title,
-    triggers_sheet,
-    usual_sheet,
-)
+from gpuledger.present.views.gpu_time import levels_sheet, outliers_sheet, phases_sheet, usual_sheet
 from gpuledger.present.views.light import kernels_sheet, light_chart, light_sheet, parts_sentence, step_sentence
 from gpuledger.present.views.page.over_time import place_on_timeline
 from gpuledger.present.views.page.rooflines import operator_roofline_chart
@@ -50,7 +40,8 @@ from gpuledger.present.views.phases import layers_sheet
 from gpuledger.present.views.phases import phases_sheet as layer_phases_sheet
 from gpuledger.present.views.report_parts import drawing_order, ledger_title
 from gpuledger.present.views.tables import stretch_sheet
-from gpuledger.records import replace
+from gpuledger.present.views.words import gaps_text, steady_title
+from gpuledger.rows import Row
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import count_text, share_text, time_text
 
@@ -256,6 +247,10 @@ def _median_step(step: int, whole_ns: int, lines: Mapping[Line, int]) -> doc.She
     return doc.SheetBlock(sheet, caption=caption, anchor="median-step")
 
 
+def _rows(name: str, title: str, kind: type[Row], rows: Sequence[Row], **how: Any) -> doc.SheetBlock:
+    return doc.SheetBlock(row_sheet(name, title, kind, rows), caption=title, **how)
+
+
 def gaps_section(report: ReportAnswer) -> doc.Section:
     """The tables of `gpuledger gaps`, and the histogram."""
     device, summary = report.run.main_device, report.gaps
@@ -273,16 +268,20 @@ def gaps_section(report: ReportAnswer) -> doc.Section:
     blocks = (
         doc.Paragraph(said, "lead"),
         chart,
-        doc.SheetBlock(lengths_sheet(summary), caption=say("Gaps by length")),
-        doc.SheetBlock(causes_sheet(summary), caption=say("Idle time by cause"), anchor="causes"),
-        doc.SheetBlock(
-            triggers_sheet(device, summary),
-            caption=steady_title(device, say("Idle time by trigger"), with_gpu=False),
+        _rows("by_length", say("Gaps by length"), GapLengthRow, summary.by_length),
+        _rows("by_cause", say("Idle time by cause"), CauseRow, summary.by_cause, anchor="causes"),
+        _rows(
+            "by_trigger",
+            steady_title(device, say("Idle time by trigger"), with_gpu=False),
+            TriggerRow,
+            summary.by_trigger,
             anchor="triggers",
         ),
-        doc.SheetBlock(
-            longest_sheet(summary),
-            caption=say("The {count} longest gaps", count=len(summary.longest)),
+        _rows(
+            "longest",
+            say("The {count} longest gaps", count=len(summary.longest)),
+            GapRow,
+            summary.longest,
             anchor="longest-gaps",
             without=("cause_ns", "tid"),  # `gpuledger gaps` has them
             name_letters=24,
@@ -301,7 +300,7 @@ def gaps_chart(summary: GapSummary) -> doc.Chart | None:
     columns = []
     for bucket in summary.by_length:
         both = (bucket.gaps / summary.gaps, bucket.time_ns / summary.idle_ns)
-        columns.append(amounts.ChartColumn(length_words(bucket.name), both, (share_text(both[0]), share_text(both[1]))))
+        columns.append(amounts.ChartColumn(bucket.length, both, (share_text(both[0]), share_text(both[1]))))
     said = joined("; ", (joined(": ", (column.name, " / ".join(column.texts))) for column in columns))
     title = say("Gaps by length: share of their number and of their time")
     return doc.Chart(partial(amounts.columns, title, said, _GAP_SERIES, columns), name="gap-chart")

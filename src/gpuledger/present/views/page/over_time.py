@@ -7,7 +7,9 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
+from gpuledger.analyse.launch_costs import LaunchCallRow, LaunchRangeRow, QueueRow
 from gpuledger.analyse.range_tree import RangeNode, RangeTree
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.attribution.flame_trees import FlameTree, TreeKind
@@ -20,20 +22,16 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, columns, icicle
-from gpuledger.present.charts.over_time import Band, Row, heat_map, memory_area
+from gpuledger.present.charts.over_time import Band, HeatRow, heat_map, memory_area
+from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.gpu_time import steady_title
 from gpuledger.present.views.program_time import (
     OUTSIDE,
-    launch_calls_sheet,
-    launches_by_range_sheet,
     memory_sheets,
-    queue_with_units_sheet,
     sheet_of_nodes,
-    waiting_calls_sheet,
 )
 from gpuledger.present.views.tables import stretch_sheet
-from gpuledger.records import replace
+from gpuledger.present.views.words import steady_title
 from gpuledger.trace.model import NotMeasured, os_pid
 from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Table
@@ -130,7 +128,7 @@ def streams_chart(report: ReportAnswer) -> doc.Chart:
             pid = os_pid(stream.pid)
             name = say("GPU {gpu}, stream {stream} of process {pid}", gpu=stream.gpu, stream=stream.stream, pid=pid)
         busy = share_text(int(stream.busy_ns.sum()) / length_ns)
-        rows.append(Row(name, stream.busy_ns, say("{share} busy", share=busy)))
+        rows.append(HeatRow(name, stream.busy_ns, say("{share} busy", share=busy)))
     widths = (use.edges_ns[1:] - use.edges_ns[:-1]).tolist()
     said = joined("; ", (joined(": ", (row.name, row.said)) for row in rows))
     draw = partial(heat_map, say("How busy each stream was"), said, rows, widths, window_ends(report.run), say("busy"))
@@ -153,10 +151,15 @@ def launches_section(report: ReportAnswer) -> doc.Section:
     titled = partial(steady_title, device, with_gpu=False)
     blocks += _tables(
         device,
-        (titled(say("Launch calls")), launch_calls_sheet(device, costs)),
-        (titled(say("Calls that wait for the GPU")), waiting_calls_sheet(device, costs)),
-        (titled(say("How far the host runs ahead")), queue_with_units_sheet(device, costs)),
-        (titled(say("Launches by range")), launches_by_range_sheet(device, costs)),
+        *(
+            (titled(title), row_sheet(name, title, kind, rows))
+            for name, title, kind, rows in (
+                ("launch_calls", say("Launch calls"), LaunchCallRow, costs.launch_calls),
+                ("waiting_calls", say("Calls that wait for the GPU"), LaunchCallRow, costs.waiting_calls),
+                ("queue", say("How far the host runs ahead"), QueueRow, (costs.queue_row,)),
+                ("launches_by_range", say("Launches by range"), LaunchRangeRow, costs.by_range),
+            )
+        ),
     )
     result = ""
     if delays is not None:

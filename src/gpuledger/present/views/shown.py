@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gpuledger.records import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document
@@ -65,12 +64,11 @@ class ShownResult:
         return fragment_html(self.document())
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ShownAnswer(ShownResult, Generic[Result]):
+class ShownAnswer(ShownResult, Struct, Generic[Result], frozen=True):
     """What a verb found, as its analyses gave it, and the ways to show that."""
 
     results: tuple[Result, ...]  # one for each GPU, or for what else was asked about
-    shown_as: Callable[[], Document] = field(compare=False)
+    shown_as: Callable[[], Document]
 
     def document(self) -> Document:
         return self.shown_as()
