@@ -8,6 +8,7 @@ import numpy as np
 from msgspec.structs import fields
 
 from gpuledger.analyse.memory.figures import copies_by_kind
+from gpuledger.analyse.phase_costs import PhaseCost, phase_costs
 from gpuledger.analyse.range_tree import range_tree
 from gpuledger.catalog.calls import CALL_KINDS
 from gpuledger.errors import GpuledgerError
@@ -17,6 +18,7 @@ from gpuledger.ledger.gaps import histogram
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.steps import PHASES, phases
 from gpuledger.present.views.report_parts import next_command, verdict
+from gpuledger.trace.model import NotMeasured
 from support.case import (
     US,
     WIDTH,
@@ -163,6 +165,23 @@ def _lengths(case: Case, rest: str) -> tuple[bool, str]:
 def _ranges(case: Case, rest: str) -> tuple[bool, str]:
     """`layer2 4`: all top ranges, and the launches in them."""
     found = " ".join(f"{node.name} {node.launches}" for node in range_tree(case.trace, case.device).nodes)
+    return found == rest, found
+
+
+def _of_phases(read: Callable[[PhaseCost], int]) -> Expectation:
+    """What the phases of layers take, all of them."""
+
+    def check(case: Case, rest: str) -> tuple[bool, str]:
+        costs = phase_costs(case.trace, case.device)
+        return same(rest, {cost.phase: read(cost) for cost in costs.phases})
+
+    return check
+
+
+def _layers(case: Case, rest: str) -> tuple[bool, str]:
+    layers = phase_costs(case.trace, case.device).layers
+    each = [] if isinstance(layers, NotMeasured) else [layer.layer for layer in layers]
+    found = " ".join("none" if layer is None else str(layer) for layer in each)
     return found == rest, found
 
 
@@ -317,6 +336,7 @@ PROFILE_WORDS: Mapping[str, Expectation] = {
     "largest": _largest,
     "ledger": _ledger,
     "hidden": _hidden,
+    "layers": _layers,
     "length": figure_of(_median_length),
     "lengths": _lengths,
     "level": _level,
@@ -326,6 +346,9 @@ PROFILE_WORDS: Mapping[str, Expectation] = {
     "next": _next,
     "nothing-saves": _nothing_saves,
     "outliers": _outliers,
+    "phase-hidden": _of_phases(lambda cost: cost.hidden_ns),
+    "phase-times": _of_phases(lambda cost: cost.busy_ns),
+    "phase-visits": _of_phases(lambda cost: cost.visits * US),
     "phases": _phases,
     "place": _said(lambda found: found.sentences[0]),
     "prints": _command(0, lambda ran: ran.stdout),
