@@ -204,7 +204,7 @@ def gpu_of(text: str) -> Gpu:
 # traces
 
 _WHO = re.compile(
-    r"(?:p(?P<pid>\d+) )?(?:gpu(?P<gpu>\d+) )?(?:(?P<what>ranges|ops|python|samples|counter .+?) ?)?"
+    r"(?:p(?P<pid>\d+) )?(?:gpu(?P<gpu>\d+) )?(?:(?P<what>ranges|ops|python|samples|collectives|counter .+?) ?)?"
     r"(?:t(?P<tid>\d+)|s(?P<stream>\d+))?: "
 )
 _TIMES = re.compile(r"(?P<start>-?[\d.]+(?:ns|us|ms|s)?)-(?P<end>-?[\d.]+(?:ns|us|ms|s)?)(?: (?P<rest>.*))?")
@@ -237,6 +237,8 @@ class TraceText:
             self._samples(text, common, at_ns)
         elif what is not None and what.startswith("counter"):
             self._counter(what.removeprefix("counter "), text, at_ns)
+        elif what == "collectives":
+            self.rows.setdefault(Table.COLLECTIVES, []).append(self._row(Table.COLLECTIVES, text, common, at_ns))
         elif what is not None:
             row = self._row(Table.RANGES, text, {"kind": _KINDS[what], "domain": ""} | common, at_ns)
             self.rows.setdefault(Table.RANGES, []).append(row)
@@ -287,6 +289,8 @@ class TraceText:
             name, key, value = name[: more.start()], more[1], more[2].strip("[]")
             if key == "blocks" and which is Table.KERNELS:
                 row |= {"grid": (number(value), 1, 1), "block": (256, 1, 1)}
+            elif key in known and known[key] is Kind.TRIPLE:
+                row[key] = tuple(number(part) for part in value.split(","))
             elif key == "stack":
                 row["stack"] = tuple(value.split(" < "))
             elif key == "memory" or known[key] is Kind.TEXT:
