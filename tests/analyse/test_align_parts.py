@@ -162,10 +162,8 @@ def lines_of(
         for part, text in step:
             entered = now
             for kernel in kernels(text):
-                start = now + 5_000
-                ran = (
-                    f"{start}-{start + length_ns} {kernel.name} grid={(kernel.grid or (1, 1, 1))[0]},1,1 block=128,1,1"
-                )
+                start, (blocks, *_) = now + 5_000, kernel.grid or (1, 1, 1)
+                ran = f"{start}-{start + length_ns} {kernel.name} grid={blocks},1,1 block=128,1,1"
                 lines.append(f"p{pids} t{launch_thread}: {now}-{now + 1_000} launch -> gpu{gpu} s0: {ran}")
                 now += 10_000
             lines.append(f"p{pids} ranges t{range_thread}: {entered}-{now - 1} {part}")
