@@ -168,7 +168,7 @@ def _ranges(case: Case, rest: str) -> tuple[bool, str]:
     return found == rest, found
 
 
-def _of_phases(read: Callable[[PhaseRow], int | None]) -> Expectation:
+def _of_phases(read: Callable[[PhaseRow], int]) -> Expectation:
     """What the phases of layers take, all of them."""
 
     def check(case: Case, rest: str) -> tuple[bool, str]:
@@ -346,9 +346,9 @@ PROFILE_WORDS: Mapping[str, Expectation] = {
     "next": _next,
     "nothing-saves": _nothing_saves,
     "outliers": _outliers,
-    "phase-hidden": _of_phases(lambda cost: cost.hidden_ns),
-    "phase-times": _of_phases(lambda cost: cost.busy_ns),
-    "phase-visits": _of_phases(lambda cost: cost.visits * US),
+    "phase-hidden": _of_phases(lambda cost: cost.hidden_ns or 0),
+    "phase-times": _of_phases(lambda cost: cost.time_ns),
+    "phase-visits": _of_phases(lambda cost: (cost.visits or 0) * US),
     "phases": _phases,
     "place": _said(lambda found: found.sentences[0]),
     "prints": _command(0, lambda ran: ran.stdout),
