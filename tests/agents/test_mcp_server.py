@@ -216,8 +216,7 @@ def test_a_finding_has_evidence_rows_fix_and_how_to_verify(profiles: AgentProfil
 
 @pytest.mark.parametrize(
     ("tool", "verb", "name"),
-    [(verb, verb, "decode") for verb in ("steps", "gaps", "memory", "ranges", "ops")]
-    + [("ask", verb, "decode") for verb in ("critical",)],
+    [(verb, verb, "decode") for verb in ("steps", "gaps", "memory", "ranges", "ops", "critical")],
 )
 def test_tables_in_pages_are_those_of_the_verb(
     profiles: AgentProfiles, folder: Path, tool: str, verb: str, name: str
