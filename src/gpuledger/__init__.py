@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gpuledger.verbs.job import fleet
     from gpuledger.verbs.kernels import kernels, ncu_plan
     from gpuledger.verbs.query import query
-    from gpuledger.verbs.questions import critical, memory, ops, phases, ranges, serving, steps
+    from gpuledger.verbs.questions import memory, ops, phases, ranges, serving, steps
     from gpuledger.verbs.recorded import info, stats
     from gpuledger.verbs.report import Report, build_report, report
     from gpuledger.verbs.whatif import whatif
@@ -101,7 +101,6 @@ __all__ = [
     "align",
     "build_report",
     "compare",
-    "critical",
     "diff",
     "fleet",
     "gaps",

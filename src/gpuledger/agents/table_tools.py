@@ -42,7 +42,7 @@ from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
 from gpuledger.verbs import idle
-from gpuledger.verbs.questions import QUESTIONS, Question, critical, phases
+from gpuledger.verbs.questions import QUESTIONS, Question, phases
 
 _FEW: Final = 5  # rows of each table where no table is named
 
@@ -71,7 +71,7 @@ def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
 
     Start and end of a gap can be given to timeline_picture as time. Keys are those of `gpuledger gaps`.
     """
-    return _verb_answer(profiles.of(handle), idle.gaps, AskedPart(**part))
+    return verb_answer(profiles.of(handle), idle.gaps, AskedPart(**part))
 
 
 def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> AgentAnswer:
@@ -79,7 +79,7 @@ def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> Age
 
     memory: what is copied and allocated. ranges: host and GPU time by NVTX range. ops: time by operator (torch).
     serving: tokens a second, what a step costs by its batch and what the host does between steps (vLLM, SGLang, ...).
-    phases: what attention, experts and the like cost, by layer. critical: what sets the length of a step.
+    phases: what attention, experts and the like cost, by layer.
     """
     opened, asked = profiles.of(handle), AskedPart(**part)
     if question in QUESTIONS:
@@ -89,7 +89,7 @@ def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> Age
     return AgentAnswer({"handle": handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, **shown.content})
 
 
-_OF_STEPS: Final[Mapping[str, Callable[..., ShownResult]]] = {"phases": phases, "critical": critical}
+_OF_STEPS: Final[Mapping[str, Callable[..., ShownResult]]] = {"phases": phases}
 
 
 def shown_answer(document: Document, part: AskedPart) -> AgentAnswer:
@@ -142,13 +142,13 @@ def _answer(opened: OpenedProfile, question: Question[Any], part: AskedPart) -> 
     )
 
 
-def _verb_answer(opened: OpenedProfile, verb: Callable[..., Answer], part: AskedPart) -> AgentAnswer:
-    """What a verb answers about one GPU: its sentences, and its tables in pages."""
+def verb_answer(opened: OpenedProfile, verb: Callable[..., Answer], part: AskedPart) -> AgentAnswer:
+    """What a verb answers about one GPU: its sentences, and its tables in pages; those without rows if asked for."""
     device = opened.device(part.device)
     answer = verb(opened.run.trace, wanted=replace(opened.wanted, device=device.gpu))
     whole = builtins(answer)
     there = answer.tables()
-    chosen = {name: title for name, title in there.items() if part.table in (None, name)}
+    chosen = {name: title for name, title in there.items() if part.table == name or (whole[name] and not part.table)}
     if not chosen:
         raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {', '.join(there)}")
     limit = part.limit or (_FEW if part.table is None else _USUAL)

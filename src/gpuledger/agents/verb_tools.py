@@ -9,9 +9,12 @@ from typing import Any, Final
 
 from gpuledger.agents.answers import HANDLE, AgentAnswer, AgentTool
 from gpuledger.agents.profiles import AgentProfiles
-from gpuledger.agents.table_tools import PART, AskedPart, shown_answer
-from gpuledger.errors import GpuledgerError
+from gpuledger.agents.table_tools import PART, AskedPart, shown_answer, verb_answer
+from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.ledger.books import LineKind
+from gpuledger.present.views.whatif import WhatIfAnswer
+from gpuledger.selection import Selection
+from gpuledger.trace.model import Trace
 from gpuledger.verbs import history as runs
 from gpuledger.verbs import job
 from gpuledger.verbs import memory_snapshot as snapshots
@@ -21,17 +24,22 @@ _NAMED: Final = ("fix", "remove", "graph", "light", "reachable")
 
 
 def whatif(profiles: AgentProfiles, handle: str, changes: list[dict[str, Any]], **part: Any) -> AgentAnswer:
-    """Predict what changes save, by replay: each alone, then one after the other. Without any: what can be asked.
+    """Show the critical path of a step and what can be asked; or predict what `changes` save, alone and in order.
 
     A change is {"change": "fix", "name": "HOST-SYNC"}, {"change": "speedup", "name": "gemm", "by": 2}, or remove,
     graph, light, reachable, hide (comm or copy) with a name, host with a factor (by), launch_cost with ns (by).
     """
-    opened = profiles.of(handle)
-    answer = replayed(opened.run.trace, [_change(**change) for change in changes], wanted=opened.wanted)
-    if changes and len(answer.refused) == len(changes):
-        raise answer.refused[-1]
-    shown = shown_answer(answer.document(), AskedPart(**part))
-    return AgentAnswer({"handle": handle, **shown.content, "refused": [refusal.claim for refusal in answer.refused]})
+    answers = list[WhatIfAnswer]()
+
+    def replay(trace: Trace, wanted: Selection) -> WhatIfAnswer:
+        answers.append(replayed(trace, [_change(**change) for change in changes], wanted=wanted))
+        if changes and len(answers[0].refused) == len(changes):
+            last = answers[0].refused[-1]
+            raise NothingRecorded(last.claim, found=last.found, hint=last.hint)
+        return answers[0]
+
+    told = verb_answer(profiles.of(handle), replay, AskedPart(**part))
+    return AgentAnswer({**told.content, "refused": [refusal.claim for refusal in answers[0].refused]})
 
 
 def _change(change: str, name: str = "", by: float = 0) -> tuple[str, Any]:

@@ -41,12 +41,11 @@ VERBS: Final = {
     "phases": _question(
         "Show what each phase of a layer costs in PROFILE, and the idle time inside and between phases."
     ),
-    "critical": _question("Show the critical path of PROFILE: the host and GPU work that sets the step time."),
     "ops": _question(
         "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs."
     ),
     "whatif": Verb(
-        "Predict what changes to PROFILE would save, alone and together, and what is left to fix.", answer="whatif"
+        "Show the critical path of PROFILE, and predict what changes would save, alone and together.", answer="whatif"
     ),
     "query": Verb("Ask PROFILE a question in SQL: kernels, calls, ranges, gaps, steps, findings.", answer="query"),
     "kernels": Verb(
@@ -75,12 +74,12 @@ VERBS: Final = {
     "explain": Verb("Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify."),
 }
 
-RENAMED: Final = {"launches": "gaps", "overlap": "gaps"}
+RENAMED: Final = {"launches": "gaps", "overlap": "gaps", "critical": "whatif"}
 """What was a verb of its own, and the verb that answers it."""
 
 GROUPS: Final = {
     "Start here": ("report", "info", "explain", "view"),
-    "Why the GPU is idle": ("gaps", "steps", "serving", "critical", "memory"),
+    "Why the GPU is idle": ("gaps", "steps", "serving", "memory"),
     "Why kernels are slow, and whose they are": ("kernels", "ncu-plan", "ops", "ranges", "phases", "stats"),
     "Would it help, did it": ("whatif", "diff", "history", "align", "time"),
     "Many ranks": ("fleet",),

@@ -1,4 +1,4 @@
-"""The verbs that ask one question of a profile, for each of its GPUs; `phases` and `critical` of its steady steps."""
+"""The verbs that ask one question of a profile, for each of its GPUs; `phases` of its steady steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpuledger.analyse.diff.from_tables import side_of_tables
-from gpuledger.analyse.path_summary import PathSummary, path_summary
 from gpuledger.analyse.phase_costs import KnownJob, PhaseCosts, phase_costs, phase_waits, talking_ranks
 from gpuledger.analyse.range_tree import RangeTree, range_shares
 from gpuledger.analyse.serving import Serving
@@ -29,7 +28,6 @@ from gpuledger.findings.profiled_run import columns_for
 from gpuledger.jobs.run import fleet, job_profiles
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.present.views.critical import critical_document
 from gpuledger.present.views.gpu_time import steps_tables
 from gpuledger.present.views.operators import operators_tables
 from gpuledger.present.views.phases import Waits, phases_document
@@ -39,7 +37,6 @@ from gpuledger.present.views.shown import ShownAnswer
 from gpuledger.present.views.tables import TableAnswer, answers_document, stretch_sheet, tables_document
 from gpuledger.read import wanted_columns
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
-from gpuledger.replay.scenario import ENOUGH_FOLLOWED, scenarios
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import NotMeasured, Trace
@@ -186,18 +183,3 @@ def _job(profile: Path, ranks: Sequence[str], wanted: Selection, limits: Limits)
     [name] = [part.name for part in job_profiles(given, limits)[0] if part.address == str(profile.absolute())]
     job = fleet(given, wanted, count=None if ranks else 0, limits=limits).job
     return KnownJob(job, tuple(number for number, rank in enumerate(job.ranks) if rank.profile == name))
-
-
-def critical(
-    profile: Profile, *, wanted: Selection | None = None, limits: Limits = DEFAULT_LIMITS, progress: Listener = NOBODY
-) -> ShownAnswer[PathSummary]:
-    """The critical path: the host and GPU work that sets the step time."""
-    name = profile_name(profile)
-    trace = ProfileReading(limits, progress, rank=wanted.rank if wanted else None).trace(
-        profile, columns_for(launches=False)
-    )
-    progress.stage(BOOKS)
-    devices = analyse_devices(trace, name, wanted or Selection())
-    progress.stage("following the critical path")
-    summaries = tuple(path_summary(trace, model) for model in scenarios(trace, devices, enough=ENOUGH_FOLLOWED))
-    return ShownAnswer(summaries, lambda: critical_document(name, summaries, trace.health, devices[0].zero_ns))

@@ -1,8 +1,7 @@
 """The verbs that ask one question of a profile: read it, find its steps, answer, and show the tables of the answer.
 
-`gaps`, `steps`, `serving`, `launches`, `memory`, `ranges`, `ops` and `overlap` answer for each GPU; `phases` and
-`critical` put the steady steps together from their phases, and from what they waited for. `memory` also takes snapshots
-of PyTorch.
+`steps`, `serving`, `memory`, `ranges` and `ops` answer for each GPU; `phases` puts the steady steps together from their
+phases. `memory` also takes snapshots of PyTorch.
 """
 
 from __future__ import annotations
@@ -180,25 +179,3 @@ def phases(output: Output, **asked: Any) -> None:
       gpuledger phases rank0.json.gz --ranks='traces/*.json.gz' -o phases.html
     """
     output.show(answering("phases")(progress=output.progress, **asked).document())
-
-
-@click.command()
-@profile_argument
-@rank_step_options
-@limit_option
-@page_options
-def critical(output: Output, **asked: Any) -> None:
-    """Show the critical path of PROFILE: the host and GPU work that sets the step time.
-
-    Back from the end of the steady steps, each segment is what the next one waited for: a kernel, the latency before
-    it, a call, the host's code before that. They sum to the steps. A wait is never on the path: what it waited for is.
-    What is not on it has slack: making it faster saves nothing, as the replay of the run with the kernel twice as fast
-    shows.
-
-    \b
-    Examples:
-      gpuledger critical run.sqlite
-      gpuledger critical run.sqlite --range=optimizer
-      gpuledger critical trace.json.gz -o critical.html
-    """
-    output.show(answering("critical")(progress=output.progress, **asked).document())
