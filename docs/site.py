@@ -106,7 +106,8 @@ def pages() -> dict[str, str]:
     for language, title in (("", "Findings"), ("zh/", "优化建议")):
         lines = [f"# {title}", ""]
         for code in codes():
-            text = (ROOT / FINDINGS / f"{language}{code}.md").read_text(encoding="utf-8")
+            path = ROOT / FINDINGS / f"{language}{code}.md"
+            text = (path if path.exists() else ROOT / FINDINGS / f"{code}.md").read_text(encoding="utf-8")
             found[f"{language}findings/{code}.md"] = text
             heading = text.splitlines()[0].removeprefix("# ")
             lines.append(f"- [{heading}]({code}.md)")

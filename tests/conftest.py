@@ -38,6 +38,14 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(100_000, 20, 20)
 
 
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """Names a failed test when it fails, in place of an F; with several workers, too."""
+    if not report.failed:
+        return None
+    outcome = "FAILED" if report.when == "call" else "ERROR"
+    return outcome.lower(), f"\n{outcome} {report.nodeid}\n", outcome
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test uses or fills the cache of whoever runs it."""
@@ -87,6 +95,21 @@ def layer_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ncu") / "layer.ncu-rep"
     path.write_bytes(lzma.decompress((ROOT / "captures" / "ncu" / "layer.ncu-rep.xz").read_bytes()))
     return path
+
+
+@pytest.fixture(scope="session")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A timeline, and the reports of the two runs of ncu that `ncu-plan` asked for: all in one folder."""
+    folder = tmp_path_factory.mktemp("planned")
+    for name in ("planned.sqlite", "planned-1.ncu-rep", "planned-2.ncu-rep"):
+        (folder / name).write_bytes(lzma.decompress((ROOT / "captures" / "ncu" / f"{name}.xz").read_bytes()))
+    return folder
+
+
+@pytest.fixture
+def as_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For pages of the docs: they show a release, and this is none."""
+    monkeypatch.setattr("gpuledger.version.installed_version", lambda _: "0.1.0")
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from gpuledger.cli import main
 from gpuledger.cli.main import sentence
 from gpuledger.errors import UnreadableProfile
 from gpuledger.present.safe_text import cut_apart, visible_lines
+from gpuledger.present.views.schema import answer_types
 from gpuledger.system.interruption import noted_interrupts
 from gpuledger.verbs import VERBS
 from support.command import gpuledger, gpuledger_process
@@ -176,7 +177,7 @@ def test_the_json_of_one_question_is_valid_against_its_schema(verb: str, decode:
     assert ran.exit_code == 0
     content = json.loads(ran.stdout)
     assert content["schema"] == f"gpuledger.{verb}/1"
-    schema_of("tables").validate(content)
+    schema_of(verb if verb in answer_types() else "tables").validate(content)
 
 
 def test_several_csv_tables_are_parted_by_an_empty_line(decode: Path) -> None:

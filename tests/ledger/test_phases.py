@@ -14,7 +14,7 @@ from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
-from gpuledger.verbs.questions import launches
+from gpuledger.verbs.idle import gaps
 from support.book_checks import analysed
 from support.command import gpuledger
 from support.trace_notation import of_tables, table, trace
@@ -158,7 +158,6 @@ def test_steady_steps_are_those_after_the_last_prompt() -> None:
 
 
 def test_launches_has_kernels_of_each_family_per_step() -> None:
-    shown = launches(trace(*decoded({})), wanted=Selection(kernel_pattern="argmax")).to_dict()["tables"]
-    rows = next(table["rows"] for table in shown if table["table"] == "kernels_by_family_gpu0")
-    assert {row["family"]: row["per_step"] for row in rows} == {"gemm": 1, "norm": 1, "softmax": 1, "sampling": 1}
-    assert sum(row["kernels"] for row in rows) == 48
+    rows = gaps(trace(*decoded({})), wanted=Selection(kernel_pattern="argmax")).launches_by_family
+    assert {row.family: row.per_step for row in rows} == {"gemm": 1, "norm": 1, "softmax": 1, "sampling": 1}
+    assert sum(row.kernels for row in rows) == 48

@@ -25,7 +25,7 @@ from gpuledger.findings.profiled_run import headline
 from gpuledger.ledger.books import EXPOSED, LineKind
 from gpuledger.ledger.causes import TRIGGERS, idle_label
 from gpuledger.present.document import LedgerRow, Section, SheetBlock
-from gpuledger.present.views.page.breakdown import gaps_section, ledger_section
+from gpuledger.present.views.page.breakdown import ledger_section
 from gpuledger.present.views.page.report_page import report_page
 from gpuledger.present.views.report_parts import ledger_block, saving_share, verdict
 from gpuledger.present.views.words import largest_line_sentence

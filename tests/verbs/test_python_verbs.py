@@ -47,7 +47,8 @@ def test_python_gets_the_document_that_the_command_writes(verb: str) -> None:
     profile = str(capture("decode.sqlite"))
     options, ask = ONE_PROFILE[verb]
     answer = ask(profile)
-    assert answer.to_dict() == json.loads(gpuledger(verb, profile, *options, "--format=json").stdout)
+    printed = json.loads(gpuledger(verb, profile, *options, "--format=json").stdout)
+    assert json.loads(json.dumps(answer.to_dict())) == printed
     assert answer.headline
 
 
@@ -87,3 +88,9 @@ def test_one_side_alone_is_refused() -> None:
         package.diff(capture("decode.sqlite"))
     with pytest.raises(GpuledgerError, match="one side alone"):
         package.align(capture("decode.sqlite"))
+
+
+def test_the_public_names_are_there() -> None:
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    assert sorted(package._HOMES) == package.__all__ == dir(package)

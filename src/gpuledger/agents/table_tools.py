@@ -28,7 +28,6 @@ from gpuledger.present.json.diff import diff_json
 from gpuledger.present.json.types import tables_json
 from gpuledger.present.json.utilization import kernels_use_json
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.answer import Answer
 from gpuledger.present.views.diff.document import verdict_text
 from gpuledger.present.views.kernels import kernel_sentences
 from gpuledger.present.views.query import query_document, schema_document
@@ -41,12 +40,11 @@ from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
-from gpuledger.verbs import idle
 from gpuledger.verbs.questions import QUESTIONS, Question, phases
 
-_FEW: Final = 5  # rows of each table where no table is named
+FEW: Final = 5  # rows of each table where no table is named
 
-_USUAL: Final = 20  # rows of a table that is named
+USUAL: Final = 20  # rows of a table that is named
 
 
 class AskedPart(Struct, frozen=True):
@@ -64,14 +62,6 @@ def steps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
     The number of a step is what timeline_picture(handle, step=N) takes. Keys are those of `gpuledger steps`.
     """
     return _answer(profiles.of(handle), QUESTIONS["steps"], AskedPart(**part))
-
-
-def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
-    """Say why the GPU was idle: causes, triggers, the longest gaps; what launches cost, and what stays exposed.
-
-    Start and end of a gap can be given to timeline_picture as time. Keys are those of `gpuledger gaps`.
-    """
-    return verb_answer(profiles.of(handle), idle.gaps, AskedPart(**part))
 
 
 def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> AgentAnswer:
@@ -142,23 +132,6 @@ def _answer(opened: OpenedProfile, question: Question[Any], part: AskedPart) -> 
     )
 
 
-def verb_answer(opened: OpenedProfile, verb: Callable[..., Answer], part: AskedPart) -> AgentAnswer:
-    """What a verb answers about one GPU: its sentences, and its tables in pages; those without rows if asked for."""
-    device = opened.device(part.device)
-    answer = verb(opened.run.trace, wanted=replace(opened.wanted, device=device.gpu))
-    whole = builtins(answer)
-    there = answer.tables()
-    chosen = {name: title for name, title in there.items() if part.table == name or (whole[name] and not part.table)}
-    if not chosen:
-        raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {', '.join(there)}")
-    limit = part.limit or (_FEW if part.table is None else _USUAL)
-    tables = [
-        {"table": name, "title": title, **paged(whole[name], part.offset, limit, MOST_LETTERS // len(chosen))}
-        for name, title in chosen.items()
-    ]
-    return AgentAnswer({**_about(opened, device), "answer": whole["sentences"], "tables": tables})
-
-
 def _about(opened: OpenedProfile, device: Device) -> dict[str, Any]:
     return {"handle": opened.handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, "device": device.gpu}
 
@@ -169,7 +142,7 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
     if not chosen:
         there = ", ".join(sheet.name for sheet in sheets)
         raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {there}")
-    limit = part.limit or (_FEW if part.table is None else _USUAL)
+    limit = part.limit or (FEW if part.table is None else USUAL)
     return [
         {"table": table.table, "title": table.title, **paged(table.rows, part.offset, limit, share)}
         for share in [letters // len(chosen)]
@@ -279,7 +252,6 @@ def _change(row: dict[str, Any]) -> int:
 
 TOOLS: Final = (
     _table_tool(steps, title="Steps"),
-    _table_tool(gaps, title="Idle time"),
     AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
     AgentTool(
         ask,

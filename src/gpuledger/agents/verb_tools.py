@@ -1,24 +1,86 @@
-"""Tools that answer as a verb of the command line does, of more than one profile or with a replay: changes, ranks, a
-memory snapshot, a history. Their tables have the keys, and so the units, of the verb's JSON.
-"""
+"""Tools made from verbs: a profile is a handle, options are arguments, tables come in pages with the JSON's keys."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args, get_origin
 
-from gpuledger.agents.answers import HANDLE, AgentAnswer, AgentTool
-from gpuledger.agents.profiles import AgentProfiles
-from gpuledger.agents.table_tools import PART, AskedPart, shown_answer, verb_answer
+from msgspec.structs import replace
+
+from gpuledger.agents.answers import HANDLE, MOST_LETTERS, AgentAnswer, AgentTool, paged
+from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
+from gpuledger.agents.table_tools import FEW, PART, USUAL, AskedPart, shown_answer
 from gpuledger.errors import GpuledgerError, NothingRecorded
+from gpuledger.json_types import builtins
 from gpuledger.ledger.books import LineKind
+from gpuledger.present.views.answer import Answer
 from gpuledger.present.views.whatif import WhatIfAnswer
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.verbs import history as runs
-from gpuledger.verbs import job
+from gpuledger.verbs import idle, job
 from gpuledger.verbs import memory_snapshot as snapshots
+from gpuledger.verbs.definition import Option, Profile, VerbParameter, parameters_of
 from gpuledger.verbs.whatif import whatif as replayed
+
+_JSON_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"}
+_OF_A_PROCESS: Final = ("wanted", "names_from", "limits", "progress")
+"""Parameters that an agent does not give: a handle is a profile cut into steps."""
+
+
+def profile_tool(verb: Callable[..., Answer], title: str, summary: str = "") -> AgentTool:
+    """The tool of a verb about one profile; `summary` where the first paragraphs of its help do not suit."""
+    parameters = [
+        parameter
+        for parameter in parameters_of(verb)
+        if parameter.kind is not Profile and parameter.name not in _OF_A_PROCESS
+    ]
+
+    def ask(profiles: AgentProfiles, handle: str, **given: Any) -> AgentAnswer:
+        part = AskedPart(**{name: given.pop(name) for name in PART if name in given})
+        return verb_answer(profiles.of(handle), partial(verb, **given), part)
+
+    ask.__name__ = verb.__name__
+    ask.__doc__ = summary or (inspect.getdoc(verb) or "").partition("\n\n\b")[0].replace("PROFILE", "the profile")
+    return AgentTool(
+        ask,
+        {"handle": HANDLE, **{parameter.name: _schema(parameter) for parameter in parameters}, **PART},
+        title=title,
+        required=(
+            "handle",
+            *(parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty),
+        ),
+    )
+
+
+def _schema(parameter: VerbParameter) -> dict[str, Any]:
+    kind, several = parameter.kind, get_origin(parameter.kind) is tuple
+    inside = get_args(kind)[0] if several else kind
+    values = get_args(inside) if get_origin(inside) is Literal else ()
+    one = {"enum": list(values)} if values else {"type": _JSON_TYPES[inside]}
+    said = parameter.said.help if isinstance(parameter.said, Option) else ""
+    return {"description": said, **({"type": "array", "items": one, "maxItems": 20} if several else one)}
+
+
+def verb_answer(opened: OpenedProfile, verb: Callable[..., Answer], part: AskedPart) -> AgentAnswer:
+    """What a verb answers about one GPU: its sentences, and its tables in pages; one without rows if asked for."""
+    device = opened.device(part.device)
+    answer = verb(opened.run.trace, wanted=replace(opened.wanted, device=device.gpu))
+    whole, there = builtins(answer), answer.tables()
+    chosen = {name: title for name, title in there.items() if part.table == name or (whole[name] and not part.table)}
+    if part.table not in (None, *there):
+        raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {', '.join(there)}")
+    limit = part.limit or (FEW if part.table is None else USUAL)
+    tables = [
+        {"table": name, "title": title, **paged(whole[name], part.offset, limit, MOST_LETTERS // len(chosen))}
+        for name, title in chosen.items()
+    ]
+    about = {"handle": opened.handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, "device": device.gpu}
+    return AgentAnswer({**about, "answer": whole["sentences"], "tables": tables})
+
 
 _NAMED: Final = ("fix", "remove", "graph", "light", "reachable")
 
@@ -29,17 +91,18 @@ def whatif(profiles: AgentProfiles, handle: str, changes: list[dict[str, Any]], 
     A change is {"change": "fix", "name": "HOST-SYNC"}, {"change": "speedup", "name": "gemm", "by": 2}, or remove,
     graph, light, reachable, hide (comm or copy) with a name, host with a factor (by), launch_cost with ns (by).
     """
-    answers = list[WhatIfAnswer]()
+    refused = list[str]()
 
     def replay(trace: Trace, wanted: Selection) -> WhatIfAnswer:
-        answers.append(replayed(trace, [_change(**change) for change in changes], wanted=wanted))
-        if changes and len(answers[0].refused) == len(changes):
-            last = answers[0].refused[-1]
+        answer = replayed(trace, [_change(**change) for change in changes], wanted=wanted)
+        refused.extend(refusal.claim for refusal in answer.refused)
+        if changes and len(refused) == len(changes):
+            last = answer.refused[-1]
             raise NothingRecorded(last.claim, found=last.found, hint=last.hint)
-        return answers[0]
+        return answer
 
     told = verb_answer(profiles.of(handle), replay, AskedPart(**part))
-    return AgentAnswer({**told.content, "refused": [refusal.claim for refusal in answers[0].refused]})
+    return AgentAnswer({**told.content, "refused": refused})
 
 
 def _change(change: str, name: str = "", by: float = 0) -> tuple[str, Any]:
@@ -91,6 +154,7 @@ _PATHS: Final = {"type": "array", "items": _PATH, "minItems": 1, "maxItems": 512
 _ASKED: Final[dict[str, Any]] = {"what": {"enum": ["trend", "blame"]}, "figure": {"type": "string", "maxLength": 300}}
 
 TOOLS: Final = (
+    profile_tool(idle.gaps, "Idle time"),
     AgentTool(
         whatif, {"handle": HANDLE, "changes": _CHANGES, **_TABLES}, required=("handle", "changes"), title="What if"
     ),

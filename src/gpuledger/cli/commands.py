@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
@@ -22,46 +20,9 @@ from gpuledger.cli.inputs import (
     rank_step_options,
 )
 from gpuledger.cli.output import Output, page_options
-from gpuledger.verbs.definition import Option, Profile, VerbArgument
+from gpuledger.verbs.definition import Option, Profile, VerbArgument, VerbParameter, parameters_of
 
 _COMPLETES = {"": None, "files": files, "ranges": range_patterns, "levels": level_names}
-
-
-class VerbParameter(NamedTuple):
-    """A parameter of a verb: its type without `None` and `Annotated`, and what is said of it."""
-
-    name: str
-    kind: Any
-    said: Option | VerbArgument | None
-    default: Any
-
-    @property
-    def flag(self) -> str:
-        flag = self.said.flag if isinstance(self.said, Option) else ""
-        return flag or f"--{self.name.replace('_', '-')}"
-
-
-def parameters_of(verb: Callable[..., Any]) -> Iterator[VerbParameter]:
-    """The parameters of a verb. The type of its result is not looked up: that would load what reads profiles."""
-    space = sys.modules[verb.__module__].__dict__
-    for parameter in inspect.signature(verb).parameters.values():
-        annotation = eval(parameter.annotation, space)  # noqa: S307 - our own source
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            hints = get_type_hints(get_args(annotation)[0], include_extras=True)
-            yield from (_parameter(name, hint, None) for name, hint in hints.items())
-        else:
-            yield _parameter(parameter.name, annotation, parameter.default)
-
-
-def _parameter(name: str, annotation: Any, default: Any) -> VerbParameter:
-    said = None
-    if get_origin(annotation) is Annotated:
-        annotation, *rest = get_args(annotation)
-        said = next((part for part in rest if isinstance(part, Option | VerbArgument)), None)
-    if get_origin(annotation) in (Union, UnionType):
-        kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
-        annotation = kinds[0] if len(kinds) == 1 else annotation
-    return VerbParameter(name, annotation, said, default)
 
 
 def command_of(verb: Callable[..., Any], name: str = "") -> click.Command:
@@ -98,8 +59,8 @@ def _declared(parameter: VerbParameter) -> Callable[[Any], Any]:
         kind = get_args(kind)[0]
     given: dict[str, Any] = {"type": _click_type(kind, said)}
     if isinstance(said, VerbArgument):
-        many = {"nargs": -1} if several else {}
-        return click.argument(parameter.name, metavar=said.metavar, required=said.required, **many, **given)
+        given["nargs"] = -1 if several else 1
+        return click.argument(parameter.name, metavar=said.metavar, required=said.required, **given)
     assert said is not None  # noqa: S101 - who calls has looked
     if kind is bool:
         return click.option(parameter.flag, parameter.name, is_flag=True, help=said.help)
@@ -123,7 +84,7 @@ def _click_type(kind: Any, said: Option | VerbArgument | None) -> Any:
     if kind is Path:
         return click.Path(path_type=Path)
     if isinstance(said, Option) and (said.least is not None or said.most is not None):
-        bounds = click.IntRange if kind is int else click.FloatRange
+        bounds: Any = click.IntRange if kind is int else click.FloatRange
         return bounds(said.least, said.most)
     return kind if kind in (int, float) else str
 

@@ -78,8 +78,10 @@ def cell(value: Any) -> Cell:
             return Term(str(value).lower(), say("yes") if value else say("no"))
         case str() if (label := getattr(value, "label", None)) is not None:
             return Term(str(value), label)
-        case (int(), int(), int()):
-            return value
+        case (int(x), int(y), int(z)):
+            return x, y, z
         case list() | tuple():
             return " > ".join(map(str, value))
-    return value  # type: ignore[no-any-return]
+        case int() | float() | str():
+            return value
+    return None

@@ -17,7 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpuledger.messages import say, translated
-from gpuledger.rows import Digits, Unit
+from gpuledger.rows import Digits as Digits
+from gpuledger.rows import Unit as Unit
 from gpuledger.trace.model import NotMeasured
 
 
@@ -62,7 +63,7 @@ class Column(Struct, frozen=True):
     @property
     def heading(self) -> str:
         """What stands over exact values: the unit is part of it."""
-        return f"{self.name}{self.unit.suffix}" if self.unit.suffix else self.name
+        return self.name if self.name == self.key else f"{self.name}{self.unit.suffix}"
 
     def title(self, *, exact: bool) -> str:
         """What stands over exact values, or over values that have their unit with them."""

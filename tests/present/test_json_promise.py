@@ -1,7 +1,7 @@
-"""JSON documents are promised (docs/reference/json-stability.md): what a version wrote, later ones can read and write.
+"""JSON documents (docs/reference/json.md): what a version wrote, later ones can read and write.
 
 `tests/documents/VERSION.json.xz` holds the documents of a version, made of captures in this repository; they are never
-changed. `STORE_DOCUMENTS=1 pytest tests/project/test_json_promise.py` stores those of the present one, for a release.
+changed. `STORE_DOCUMENTS=1 pytest tests/present/test_json_promise.py` stores those of the present one, for a release.
 """
 
 from __future__ import annotations
