@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gpuledger.verbs.diff import diff as compare
     from gpuledger.verbs.idle import gaps
     from gpuledger.verbs.job import fleet
-    from gpuledger.verbs.kernels import kernels, ncu_plan
+    from gpuledger.verbs.kernels import kernels
     from gpuledger.verbs.query import query
     from gpuledger.verbs.questions import memory, ops, phases, ranges, serving, steps
     from gpuledger.verbs.recorded import info, stats
@@ -107,7 +107,6 @@ __all__ = [
     "info",
     "kernels",
     "memory",
-    "ncu_plan",
     "open_kernels",
     "open_trace",
     "ops",

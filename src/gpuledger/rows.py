@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
-from typing import Annotated, NamedTuple, TypeAlias, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
 from msgspec import Struct
 
@@ -66,12 +66,30 @@ class Label(NamedTuple):
     """Whether a text is a sentence, which goes on in the next line."""
     is_summed: bool = False
     """Whether tables for people close with the sum."""
+    words: Mapping[Any, str] | None = None
+    """What people call the values, where programs see names."""
     page_text: str = ""
     """What a page calls it, where that is something else."""
 
 
 class Row(Struct, frozen=True):
     """One row of a table. Unknown is None; lists are lists; a field without a label is for programs only."""
+
+
+class Interval(Struct, frozen=True):
+    """A share, and what it is at least and at most. Tables for programs have a column of each."""
+
+    share: float
+    low: float
+    high: float
+
+
+class Spread(Struct, frozen=True):
+    """A figure over several launches; the mean is weighted by their time."""
+
+    mean: float
+    least: float
+    most: float
 
 
 Gpu: TypeAlias = Annotated[int, Label("GPU", Unit.ID, meaning="as nvidia-smi numbers it")]

@@ -16,9 +16,6 @@ from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, like_sides
-from gpuledger.analyse.kernels.step_kernels import overview
-from gpuledger.analyse.steady_kernels import all_steady
-from gpuledger.answers.one_gpu import sampled_use
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.errors import GpuledgerError
 from gpuledger.json_types import builtins
@@ -26,14 +23,10 @@ from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.present.document import Conclusion, Document, Paragraph, Remarks
 from gpuledger.present.json.diff import diff_json
 from gpuledger.present.json.types import tables_json
-from gpuledger.present.json.utilization import kernels_use_json
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.diff.document import verdict_text
-from gpuledger.present.views.kernels import kernel_sentences
 from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.present.views.shown import ShownResult
-from gpuledger.present.views.timeline import step_kernels_sheet
-from gpuledger.present.views.utilization import use_answer
 from gpuledger.selection import Selection
 from gpuledger.sql.answer import answer_statement
 from gpuledger.sql.booked import QuerySubject
@@ -91,37 +84,6 @@ def shown_answer(document: Document, part: AskedPart) -> AgentAnswer:
         elif isinstance(block, Remarks):
             said += block.items
     return AgentAnswer({"answer": said, "tables": _tables(document.sheets(), part, MOST_LETTERS)})
-
-
-def kernels(
-    profiles: AgentProfiles, handle: str, device: int | None = None, offset: int = 0, limit: int = 8
-) -> AgentAnswer:
-    """List the kernels of the steady steps, those with the most time first: calls, time per step, share of compute.
-
-    Where the GPU was sampled, `use` says by name and shape how kernels use it: SMs, tensor cores, DRAM in percent with
-    an interval, and whether each is at a roof, under-filled or stalled. Keys are those of `gpuledger kernels`; times in
-    the table are per step, `ns` under `use` is of the whole window.
-    """
-    opened = profiles.of(handle)
-    on = opened.device(device)
-    used = sampled_use(opened.run.trace, on)
-    steady = all_steady(opened.run.trace, on, used)
-    found = overview(opened.run.trace, on, opened.wanted.scope_pattern, steady)
-    sheet = step_kernels_sheet(found, on, opened.wanted.families)
-    time = [column.key for column in sheet.columns].index("time_ns")
-    by_time = replace(sheet, rows=tuple(sorted(sheet.rows, key=lambda row: -int(str(row[time])))))
-    sentences = kernel_sentences(found, on) if used is None else use_answer(*used)
-    content = {
-        **_about(opened, on),
-        "answer": list(sentences),
-        "tables": _tables([by_time], AskedPart(table=sheet.name, offset=offset, limit=limit), MOST_LETTERS // 2),
-        "use": None,
-    }
-    if used is not None:
-        content["use"] = paged(
-            [builtins(kernel) for kernel in kernels_use_json(used[0])], offset, limit, MOST_LETTERS // 2
-        )
-    return AgentAnswer(content)
 
 
 def _answer(opened: OpenedProfile, question: Question[Any], part: AskedPart) -> AgentAnswer:
@@ -252,7 +214,6 @@ def _change(row: dict[str, Any]) -> int:
 
 TOOLS: Final = (
     _table_tool(steps, title="Steps"),
-    AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
     AgentTool(
         ask,
         {"handle": HANDLE, "question": {"type": "string", "enum": _OTHERS}, **PART},

@@ -24,6 +24,7 @@ from gpuledger.verbs import history as runs
 from gpuledger.verbs import idle, job
 from gpuledger.verbs import memory_snapshot as snapshots
 from gpuledger.verbs.definition import Option, Profile, VerbParameter, parameters_of
+from gpuledger.verbs.kernels import kernels as steady_kernels
 from gpuledger.verbs.whatif import whatif as replayed
 
 _JSON_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -80,6 +81,15 @@ def verb_answer(opened: OpenedProfile, verb: Callable[..., Answer], part: AskedP
     ]
     about = {"handle": opened.handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, "device": device.gpu}
     return AgentAnswer({**about, "answer": whole["sentences"], "tables": tables})
+
+
+def kernels(profiles: AgentProfiles, handle: str, *, by_launch: bool = False, **part: Any) -> AgentAnswer:
+    """List the kernels of the steady steps, the most time first: launches, time per step, share of compute, light.
+
+    Where the GPU was sampled, `use` says by name and shape what they use of it: SMs, tensor cores, DRAM, with an
+    interval, and what binds each. `by_launch` adds every launch of one step. Keys are those of `gpuledger kernels`.
+    """
+    return verb_answer(profiles.of(handle), partial(steady_kernels, by_launch=by_launch), AskedPart(**part))
 
 
 _NAMED: Final = ("fix", "remove", "graph", "light", "reachable")
@@ -155,6 +165,7 @@ _ASKED: Final[dict[str, Any]] = {"what": {"enum": ["trend", "blame"]}, "figure":
 
 TOOLS: Final = (
     profile_tool(idle.gaps, "Idle time"),
+    AgentTool(kernels, {"handle": HANDLE, "by_launch": {"type": "boolean"}, **PART}, title="Kernels"),
     AgentTool(
         whatif, {"handle": HANDLE, "changes": _CHANGES, **_TABLES}, required=("handle", "changes"), title="What if"
     ),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, get_args, get_type_hints
 
+from gpuledger.catalog.gpu_metrics import VAGUE
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import Cause
 from gpuledger.messages import say
 from gpuledger.present.sheet import Cell, Column, Sheet, Term
 from gpuledger.present.terms import TOTAL, cause_term, line_term
-from gpuledger.rows import Label, Row, Unit, labels_of
+from gpuledger.rows import Interval, Label, Row, Spread, Unit, labels_of
 
 _GPU = "gpu"
 
@@ -37,14 +39,36 @@ def row_sheet(
         }
         if len(rows) > 1 and _GPU not in labels:
             foot = _sums(labels, rows)
+    parts = _parts(kind) if is_exact else {}
     return Sheet(
         name,
         title,
-        tuple(_column(field, label, is_exact=is_exact) for field, label in labels.items()),
-        tuple(tuple(cell(getattr(row, field)) for field in labels) for row in rows),
+        tuple(
+            _column(f"{field}_{part}".removesuffix("_"), label, is_exact=is_exact)
+            for field, label in labels.items()
+            for part in parts.get(field, ("",))
+        ),
+        tuple(
+            tuple(
+                cell(getattr(getattr(row, field), part, None) if part else getattr(row, field), label.words)
+                for field, label in labels.items()
+                for part in parts.get(field, ("",))
+            )
+            for row in rows
+        ),
         foot,
         why_empty=why_empty,
     )
+
+
+@cache
+def _parts(kind: type[Row]) -> dict[str, tuple[str, ...]]:
+    """The parts of fields that hold several numbers: each is a column for programs."""
+    hints = get_type_hints(kind)
+    inside = {field: (hint, *get_args(hint)) for field, hint in hints.items()}
+    return {
+        field: each.__struct_fields__ for field, kinds in inside.items() for each in (Interval, Spread) if each in kinds
+    }
 
 
 def _column(field: str, label: Label, *, is_exact: bool) -> Column:
@@ -67,13 +91,21 @@ def _sums(labels: dict[str, Label], rows: Sequence[Row]) -> tuple[tuple[Cell, ..
     )
 
 
-def cell(value: Any) -> Cell:
+def cell(value: Any, words: Mapping[Any, str] | None = None) -> Cell:  # noqa: C901, PLR0911 - a case per kind
     """A value as a cell: words of ours by their label and colour, lists as text."""
     match value:
+        case str() if words is not None:
+            return Term(str(value), words[value])
         case Line():
             return line_term(value)
         case Cause():
             return cause_term(value)
+        case Interval(share, low, high):
+            if 100 * (high - low) <= VAGUE:
+                return say("{percent} %", percent=round(100 * share))
+            return say("{low} to {high} %", low=round(100 * low), high=round(100 * high))
+        case Spread(mean):
+            return mean
         case bool():
             return Term(str(value).lower(), say("yes") if value else say("no"))
         case str() if (label := getattr(value, "label", None)) is not None:

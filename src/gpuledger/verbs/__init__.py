@@ -49,12 +49,9 @@ VERBS: Final = {
     ),
     "query": Verb("Ask PROFILE a question in SQL: kernels, calls, ranges, gaps, steps, findings.", answer="query"),
     "kernels": Verb(
-        "Show what limits each kernel in NCU: memory, compute or latency, and what to try.", answer="kernels"
-    ),
-    "ncu-plan": Verb(
-        "Pick the kernels of PROFILE worth profiling with Nsight Compute; print the commands and their cost.",
-        "kernels",
-        "kernels",
+        "Show which kernels of PROFILE take the time, what limits them, and which to give to Nsight Compute.",
+        answer="kernels",
+        declared="kernels",
     ),
     "diff": Verb("Tell whether AFTER is faster than BEFORE, by how much, how sure that is, and why.", answer="diff"),
     "align": Verb(
@@ -74,13 +71,13 @@ VERBS: Final = {
     "explain": Verb("Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify."),
 }
 
-RENAMED: Final = {"launches": "gaps", "overlap": "gaps", "critical": "whatif"}
+RENAMED: Final = {"launches": "gaps", "overlap": "gaps", "critical": "whatif", "ncu-plan": "kernels"}
 """What was a verb of its own, and the verb that answers it."""
 
 GROUPS: Final = {
     "Start here": ("report", "info", "explain", "view"),
     "Why the GPU is idle": ("gaps", "steps", "serving", "memory"),
-    "Why kernels are slow, and whose they are": ("kernels", "ncu-plan", "ops", "ranges", "phases", "stats"),
+    "Why kernels are slow, and whose they are": ("kernels", "ops", "ranges", "phases", "stats"),
     "Would it help, did it": ("whatif", "diff", "history", "align", "time"),
     "Many ranks": ("fleet",),
     "Record": ("capture", "doctor", "bench", "run"),
