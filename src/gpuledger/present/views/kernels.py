@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from gpuledger.analyse.kernels.step_kernels import StepKernel, StepOverview
 from gpuledger.analyse.light.books import SOURCES
@@ -20,6 +21,7 @@ from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
 from gpuledger.present import document as doc
+from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.answer import Answer, health_rows, note_sentences
 from gpuledger.present.views.utilization import CLASS_LIMITS, NAMES, RESOURCES, against_sentence, use_answer
 from gpuledger.present.views.words import largest_line_sentence, none_sentence, step_count_text, step_time_text
@@ -29,6 +31,8 @@ from gpuledger.trace.spans import furthest
 from gpuledger.units import share_text
 
 _HALF_OF_STEP: Final = 0.5
+_SHOWN: Final = 25
+"""Rows about samples that people are shown, the most time first."""
 Shape = tuple[int, int, int]
 
 
@@ -187,6 +191,13 @@ class KernelsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.kernels/1"
     def title(self, table: str) -> str:
         title = super().title(table)
         return say("{title}, steady steps", title=title) if self.has_steps and table == "kernels" else title
+
+    def sheet(self, table: str, *, is_exact: bool = False) -> Sheet:
+        sheet = super().sheet(table, is_exact=is_exact)
+        if is_exact or table not in ("use", "compared") or len(sheet.rows) <= _SHOWN:
+            return sheet
+        title = say("{title}: the first {count} of {all}", title=sheet.title, count=_SHOWN, all=len(sheet.rows))
+        return replace(sheet, title=title, rows=sheet.rows[:_SHOWN])
 
     def blocks(self) -> Iterator[doc.Block]:
         yield from super().blocks()

@@ -82,10 +82,6 @@ RESOURCES: Final = {
 """What limits how many warps of a kernel a multiprocessor holds."""
 _DETAIL: Final = {GpuMetric.SM_ISSUE: 4, GpuMetric.WARPS: 3}
 _STEP_DETAIL: Final = {GpuMetric.SM_ISSUE: 2, GpuMetric.WARPS: 2, GpuMetric.PCIE_IN: 1, GpuMetric.PCIE_OUT: 1}
-_SHOWN: Final = 25
-"""Kernels that people are shown; the rest is one line."""
-_HELD_SHOWN: Final = 8
-"""Kernels held against counters that people are shown, the most time first."""
 _TOP: Final = 5
 """Kernels that a report shows; `gpuledger kernels` has all."""
 _MOST_FAMILIES: Final = 2
