@@ -88,7 +88,7 @@ def test_slow_kernels_are_findings_and_a_host_that_is_behind_hides_them(told: di
 
 
 def test_the_plan_of_that_timeline_is_what_was_run(planned: Path) -> None:
-    plan = json.loads(gpuledger("ncu-plan", "planned.sqlite", "--format=json", cwd=planned).stdout)
+    plan = json.loads(gpuledger("kernels", "planned.sqlite", "--set=verdict", "--format=json", cwd=planned).stdout)
     assert len(plan["commands"]) == 2
     assert plan["coverage_share"] > 0.95
     assert all(shlex.join(command).startswith("ncu --section=SpeedOfLight") for command in plan["commands"])
@@ -133,7 +133,7 @@ def test_every_format_of_kernels(form: str, layer_report: Path) -> None:
     assert (ran.exit_code, ran.stderr) == (0, "")
     if form == "json":
         document = json.loads(ran.stdout)
-        schema("kernels").validate(document)
+        schema("ncukernels").validate(document)
         assert len(document["kernels"]) == 13
         gemm = document["kernels"][8]
         assert gemm["dram_bytes_per_s"] == pytest.approx(1.66e12, rel=0.01)

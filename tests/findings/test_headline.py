@@ -133,7 +133,7 @@ def busy_program(**microseconds: int) -> Program:
 def test_a_kernel_that_is_the_program_is_named_and_comes_next() -> None:
     run = build_report(busy_program(octree_walk=900, scan=50, emit=50).trace(), "octree.sqlite")
     assert "Of the time 89.9 % in octree_walk." in str(verdict(run))
-    assert [str(line) for line in next_command(run)] == ["next: gpuledger ncu-plan octree.sqlite"]
+    assert [str(line) for line in next_command(run)] == ["next: gpuledger kernels octree.sqlite -- COMMAND"]
 
 
 def test_a_kernel_of_an_amd_gpu_is_not_given_to_nsight_compute() -> None:
@@ -141,7 +141,7 @@ def test_a_kernel_of_an_amd_gpu_is_not_given_to_nsight_compute() -> None:
     of_amd = replace(trace, origin=replace(trace.origin, gpus=(Gpu("AMD Instinct MI300X"),)))
     run = build_report(of_amd, "octree.db")
     assert "Of the time 94.7 % in octree_walk." in str(verdict(run))
-    assert not any("ncu-plan" in line for line in next_command(run))
+    assert not any("gpuledger kernels" in line for line in next_command(run))
 
 
 def test_many_kernels_are_not_the_program() -> None:

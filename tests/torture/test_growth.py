@@ -137,7 +137,7 @@ def python_calls(action: Callable[[], object]) -> int:
         ("processes", "report", ()),
         ("one", "gaps", ()),
         ("processes", "phases", ()),
-        ("threads", "critical", ()),
+        ("threads", "whatif", ()),
         ("threads", "ops", ()),
     ],
 )

@@ -18,6 +18,13 @@ Measured = Literal["verdict", "full", "roofline", "basic"]
 _COVERAGE: Final = 0.95
 
 
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 < share <= 1:
+        raise ValueError(f"'{text}' is no share of the time; write e.g. 0.8")
+    return share
+
+
 def kernels(
     profile: Profile,
     more: Annotated[tuple[str, ...], VerbArgument("[NCU]... [-- COMMAND...]", required=False)] = (),
@@ -35,7 +42,7 @@ def kernels(
         str | None, Option("Measure these instead of a set; names are checked.", metavar="NAME[,NAME...]")
     ] = None,
     coverage: Annotated[
-        float | None, Option("How much of the kernel time to profile, 0 to 1. Default: 0.95.", metavar="SHARE", most=1)
+        float | None, Option("How much of the kernel time to profile, 0 to 1. Default: 0.95.", "", "SHARE", _share)
     ] = None,
     **asked: Unpack[ProfileOptions],
 ) -> KernelsAnswer | NcuKernelsAnswer | NcuPlanAnswer:
@@ -60,18 +67,22 @@ def kernels(
       gpuledger kernels layer.ncu-rep -o kernels.html
       gpuledger kernels run.sqlite --format=json | jq '.kernels[0]'
     """
-    from gpuledger.errors import GpuledgerError
+    from gpuledger.capture.ncu import check_metrics
+    from gpuledger.errors import WrongCall
 
-    if _is_timeline(profile):
-        if not (more or measured or metrics or coverage):
-            return _of_timeline(profile, ncu, asked, by_launch=by_launch)
-        return _plan(profile, more, measured or "verdict", metrics, _COVERAGE if coverage is None else coverage, asked)
-    if ncu or by_launch or measured or metrics or coverage:
-        raise GpuledgerError(
-            "--ncu, --by-launch, --set, --metrics and --coverage go with one timeline",
-            hint="`gpuledger kernels run.sqlite --by-launch`",
-        )
-    return _of_reports([Path(str(profile)), *map(Path, more)], asked)
+    named = () if metrics is None else check_metrics(metrics)
+    plans = bool(measured or named or coverage is not None)
+    if not _is_timeline(profile):
+        if ncu or by_launch or plans:
+            raise WrongCall("--ncu, --by-launch, --set, --metrics and --coverage go with one timeline")
+        return _of_reports([Path(str(profile)), *map(Path, more)], asked)
+    if not (more or plans):
+        return _of_timeline(profile, ncu, asked, by_launch=by_launch)
+    if ncu or by_launch:
+        raise WrongCall("--ncu and --by-launch go with one timeline, and without COMMAND")
+    if more and Path(more[0]).is_file() and _is_timeline(more[0]):
+        raise WrongCall(f"{more[0]} is a profile, and no command: kernels takes one timeline")
+    return _plan(profile, more, measured or "verdict", named, _COVERAGE if coverage is None else coverage, asked)
 
 
 def _is_timeline(profile: Profile) -> bool:
@@ -125,11 +136,11 @@ def _of_timeline(profile: Profile, ncu: Sequence[Path], asked: ProfileOptions, *
 
 
 def _plan(
-    profile: Profile, command: Sequence[str], measured: str, metrics: str | None, coverage: float, asked: Any
+    profile: Profile, command: Sequence[str], measured: str, metrics: Sequence[str], coverage: float, asked: Any
 ) -> NcuPlanAnswer:
     """The kernels worth profiling, and the commands for it."""
     from gpuledger.analyse.kernels.ncu_plan import plan
-    from gpuledger.capture.ncu import ENDING, Measure, check_metrics, ncu_command
+    from gpuledger.capture.ncu import ENDING, Measure, ncu_command
     from gpuledger.findings.profiled_run import columns_for, main_device
     from gpuledger.limits import DEFAULT_LIMITS
     from gpuledger.present.views.ncu import PlanCost, plan_answer
@@ -139,7 +150,7 @@ def _plan(
     from gpuledger.trace.tables import Table
     from gpuledger.verbs.profiles import ProfileReading, profile_name
 
-    measure = Measure.of_set(measured) if metrics is None else Measure.of_metrics(check_metrics(metrics))
+    measure = Measure.of_metrics(metrics) if metrics else Measure.of_set(measured)
     name, wanted, progress = profile_name(profile), asked.get("wanted") or Selection(), asked.get("progress", NOBODY)
     launched = {Table.KERNELS: ("smem_static_bytes", "smem_dynamic_bytes")}
     columns = {table: (*names, *launched.get(table, ())) for table, names in columns_for().items()}
