@@ -22,9 +22,9 @@ from gpuledger.present import document as doc
 from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Sheet, Term, plain
 from gpuledger.present.terms import BOUNDS, made_at, made_line
-from gpuledger.present.views.answer import Answer, health_rows, note_sentences
+from gpuledger.present.views.answer import Answer, health_rows
 from gpuledger.rows import Label, Row, Spread, Unit, share
-from gpuledger.trace.model import NotMeasured
+from gpuledger.trace.model import NotMeasured, Severity
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
 LIMITERS: Final = {
@@ -253,9 +253,10 @@ class NcuKernelsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.ncukern
 def ncu_kernels_answer(judged: JudgedKernels) -> NcuKernelsAnswer:
     """Like launches together, the longest first, and every launch."""
     severities = {id(kernel): judged.severity(kernel) for kernel in judged.kernels}
+    lost = [note for note in judged.notes if note.severity in (Severity.LOSS, Severity.WARNING)]
     return NcuKernelsAnswer(
         profile=", ".join(judged.files),
-        sentences=(_verdict(judged), CLOCKS, *note_sentences(judged.notes)),
+        sentences=(_verdict(judged), CLOCKS, *(say("Note: {sentence}.", sentence=note.sentence) for note in lost)),
         health=health_rows(judged.notes),
         files=tuple(judged.files),
         made_at=made_at(),
