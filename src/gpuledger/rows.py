@@ -76,7 +76,7 @@ class Row(Struct, frozen=True):
     """One row of a table. Unknown is None; lists are lists; a field without a label is for programs only."""
 
 
-class Interval(Struct, frozen=True):
+class ShareInterval(Struct, frozen=True):
     """A share, and what it is at least and at most. Tables for programs have a column of each."""
 
     share: float

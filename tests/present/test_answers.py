@@ -143,4 +143,8 @@ def test_a_command_to_go_on_with_can_be_pasted_whatever_the_profile_is_called(tm
     minimal(tmp_path / "my run.sqlite", KERNEL=[kernel(100, 200)], RUNTIME=[call(10, 20)])
     assert gpuledger("info", "my run.sqlite", cwd=tmp_path).stdout.endswith("next: gpuledger stats 'my run.sqlite'\n")
     one = minimal(tmp_path / "it's one.sqlite", KERNEL=[kernel(100, 10_000_100)], RUNTIME=[call(10, 20)])
-    assert shlex.split(gpuledger("report", one, COLUMNS="500").stdout.splitlines()[-1])[-3:] == [one.name, "--", "COMMAND"]
+    assert shlex.split(gpuledger("report", one, COLUMNS="500").stdout.splitlines()[-1])[-3:] == [
+        one.name,
+        "--",
+        "COMMAND",
+    ]

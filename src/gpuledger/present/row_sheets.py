@@ -12,7 +12,7 @@ from gpuledger.ledger.causes import Cause
 from gpuledger.messages import say
 from gpuledger.present.sheet import Cell, Column, Sheet, Term
 from gpuledger.present.terms import TOTAL, cause_term, line_term
-from gpuledger.rows import Interval, Label, Row, Spread, Unit, labels_of
+from gpuledger.rows import Label, Row, ShareInterval, Spread, Unit, labels_of
 
 _GPU = "gpu"
 
@@ -67,7 +67,10 @@ def _parts(kind: type[Row]) -> dict[str, tuple[str, ...]]:
     hints = get_type_hints(kind)
     inside = {field: (hint, *get_args(hint)) for field, hint in hints.items()}
     return {
-        field: each.__struct_fields__ for field, kinds in inside.items() for each in (Interval, Spread) if each in kinds
+        field: each.__struct_fields__
+        for field, kinds in inside.items()
+        for each in (ShareInterval, Spread)
+        if each in kinds
     }
 
 
@@ -100,7 +103,7 @@ def cell(value: Any, words: Mapping[Any, str] | None = None) -> Cell:  # noqa: C
             return line_term(value)
         case Cause():
             return cause_term(value)
-        case Interval(share, low, high):
+        case ShareInterval(share, low, high):
             if 100 * (high - low) <= VAGUE:
                 return say("{percent} %", percent=round(100 * share))
             return say("{low} to {high} %", low=round(100 * low), high=round(100 * high))

@@ -25,7 +25,7 @@ from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.answer import Answer, health_rows, note_sentences
 from gpuledger.present.views.utilization import CLASS_LIMITS, NAMES, RESOURCES, against_sentence, use_answer
 from gpuledger.present.views.words import largest_line_sentence, none_sentence, step_count_text, step_time_text
-from gpuledger.rows import Gpu, Interval, Label, Row, Unit, share
+from gpuledger.rows import Gpu, Label, Row, ShareInterval, Unit, share
 from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.trace.spans import furthest
 from gpuledger.units import share_text
@@ -87,12 +87,12 @@ class KernelUseRow(Row, frozen=True):
     launches: Annotated[int, Label(say("Launches"), Unit.COUNT, detail=1)]
     time_ns: Annotated[int, Label(say("Time"), Unit.NS)]
     share: Annotated[float | None, Label(say("Share"), Unit.SHARE, meaning="of kernel time")]
-    sm_active: Annotated[Interval | None, Label(NAMES[GpuMetric.SM_ACTIVE], Unit.SHARE)]
-    sm_issue: Annotated[Interval | None, Label(NAMES[GpuMetric.SM_ISSUE], Unit.SHARE, detail=4)]
-    tensor: Annotated[Interval | None, Label(NAMES[GpuMetric.TENSOR], Unit.SHARE)]
-    warps: Annotated[Interval | None, Label(NAMES[GpuMetric.WARPS], Unit.SHARE, detail=3)]
-    dram_read: Annotated[Interval | None, Label(NAMES[GpuMetric.DRAM_READ], Unit.SHARE)]
-    dram_write: Annotated[Interval | None, Label(NAMES[GpuMetric.DRAM_WRITE], Unit.SHARE)]
+    sm_active: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.SM_ACTIVE], Unit.SHARE)]
+    sm_issue: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.SM_ISSUE], Unit.SHARE, detail=4)]
+    tensor: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.TENSOR], Unit.SHARE)]
+    warps: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.WARPS], Unit.SHARE, detail=3)]
+    dram_read: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.DRAM_READ], Unit.SHARE)]
+    dram_write: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.DRAM_WRITE], Unit.SHARE)]
     bound: Annotated[UseClass, Label(say("Bound by"), detail=2, words=CLASS_LIMITS)]
     occupancy: Annotated[
         float | None,
@@ -162,7 +162,7 @@ class ComparedRow(Row, frozen=True):
     gpu: Gpu
     name: Annotated[str, Label(say("Kernel"), shorten=label)]
     counter: Annotated[GpuMetric, Label(say("Counter"), words=NAMES)]
-    sampled: Annotated[Interval, Label(say("Samples"), Unit.SHARE)]
+    sampled: Annotated[ShareInterval, Label(say("Samples"), Unit.SHARE)]
     counted: Annotated[float, Label("ncu", Unit.SHARE)]
     is_held: Annotated[bool, Label(say("In interval"))]
     time_ns: Annotated[int, Label(say("Time"), Unit.NS, detail=1)]
@@ -324,8 +324,8 @@ def _launches(
         )
 
 
-def _interval(figure: UseFigure) -> Interval:
-    return Interval(*(round(percent / 100, 4) for percent in (figure.percent, figure.low, figure.high)))
+def _interval(figure: UseFigure) -> ShareInterval:
+    return ShareInterval(*(round(percent / 100, 4) for percent in (figure.percent, figure.low, figure.high)))
 
 
 def _use_row(gpu: int, kernel: KernelUse, use: SampledUse) -> KernelUseRow:
