@@ -216,8 +216,8 @@ def test_a_finding_has_evidence_rows_fix_and_how_to_verify(profiles: AgentProfil
 
 @pytest.mark.parametrize(
     ("tool", "verb", "name"),
-    [("steps", "steps", "decode"), ("gaps", "gaps", "decode")]
-    + [("ask", verb, "decode") for verb in ("memory", "ranges", "ops", "phases")],
+    [(verb, verb, "decode") for verb in ("steps", "gaps", "memory", "ranges", "ops")]
+    + [("ask", verb, "decode") for verb in ("critical",)],
 )
 def test_tables_in_pages_are_those_of_the_verb(
     profiles: AgentProfiles, folder: Path, tool: str, verb: str, name: str
@@ -312,7 +312,7 @@ def test_a_step_can_be_looked_at(profiles: AgentProfiles) -> None:
     width, height = struct.unpack(">II", content[16:24])
     assert (width, 200 < height < 1500) == (1350, True)
     shown = result.structured_content
-    [step] = [row for row in pages(profiles, "steps", "step_list_gpu0", handle=which) if row["step"] == 3]
+    [step] = [row for row in pages(profiles, "steps", "steps", handle=which) if row["step"] == 3]
     assert shown["end_ns"] == step["end_ns"]
     assert shown["start_ns"] <= step["start_ns"]
     again = called(profiles, "timeline_picture", handle=which, time=shown["time"])
@@ -356,7 +356,7 @@ def test_names_of_a_profile_are_cleaned_and_cut_wherever_they_are_told(profiles:
     which = {"handle": handle(profiles, "named")}
     found = told(profiles, "report", **which)
     asked: list[tuple[str, dict[str, Any]]] = [("report", {}), ("steps", {}), ("gaps", {}), ("kernels", {})]
-    asked += [("ask", {"question": question}) for question in ("ops", "ranges")]
+    asked += [("ops", {}), ("ranges", {})]
     asked += [("finding", {"code": short["code"]}) for short in found["findings"]]
     answers = [told(profiles, "open_profile", path="named.sqlite")]
     answers += [told(profiles, tool, **which, **more) for tool, more in asked]

@@ -141,7 +141,7 @@ def test_every_format_of_kernels(form: str, layer_report: Path) -> None:
         (norm,) = [row for row in rows if "layer_norm" in row["name"]]
         assert (norm["launches"], norm["severity"], norm["limiter"]) == ("2", "medium", "too few blocks")
         assert float(norm["time_ns"]) == pytest.approx(17_400, rel=0.01)
-        least, mean, most = (float(norm[f"l2_hit_share_{part}"]) for part in ("least", "mean", "most"))
+        least, mean, most = (float(norm[f"l2_hit_share.{part}"]) for part in ("least", "mean", "most"))
         assert 0.54 < least <= mean <= most < 0.56
         words = ("name", "grid", "block", "bound", "limiter", "severity")
         assert all(value == "" or float(value) >= 0 for row in rows for key, value in row.items() if key not in words)

@@ -28,8 +28,7 @@ ONE_PROFILE: dict[str, tuple[list[str], Answering]] = {
     "gaps": (["--over=1ms"], lambda path: package.gaps(path, least_ns=1_000_000)),
     "steps": ([], package.steps),
     "memory": ([], package.memory),
-    "ranges": ([], package.ranges),
-    "phases": (["--phase=experts=mlp"], lambda path: package.phases(path, named=[("experts", "mlp")])),
+    "ranges": (["--phase=experts=mlp"], lambda path: package.ranges(path, phases=(("experts", "mlp"),))),
     "ops": ([], package.ops),
     "kernels": ([], package.kernels),
     "whatif": (

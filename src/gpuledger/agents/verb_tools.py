@@ -22,13 +22,16 @@ from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.verbs import history as runs
 from gpuledger.verbs import idle, job
-from gpuledger.verbs import memory_snapshot as snapshots
+from gpuledger.verbs import memory as memory_verb
+from gpuledger.verbs import steps as steps_verb
 from gpuledger.verbs.definition import Option, Profile, VerbParameter, parameters_of
 from gpuledger.verbs.kernels import kernels as steady_kernels
+from gpuledger.verbs.operators import ops
+from gpuledger.verbs.ranges import ranges
 from gpuledger.verbs.whatif import whatif as replayed
 
 _JSON_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"}
-_OF_A_PROCESS: Final = ("wanted", "names_from", "limits", "progress")
+_OF_A_PROCESS: Final = ("wanted", "names_from", "limits", "progress", "ranks")
 """Parameters that an agent does not give: a handle is a profile cut into steps."""
 
 
@@ -61,7 +64,9 @@ def _schema(parameter: VerbParameter) -> dict[str, Any]:
     kind, several = parameter.kind, get_origin(parameter.kind) is tuple
     inside = get_args(kind)[0] if several else kind
     values = get_args(inside) if get_origin(inside) is Literal else ()
-    one = {"enum": list(values)} if values else {"type": _JSON_TYPES[inside]}
+    one: dict[str, Any] = {"enum": list(values)} if values else {"type": _JSON_TYPES.get(inside, "array")}
+    if get_origin(inside) is tuple:
+        one["items"] = {"type": _JSON_TYPES[get_args(inside)[0]]}
     said = parameter.said.help if isinstance(parameter.said, Option) else ""
     return {"description": said, **({"type": "array", "items": one, "maxItems": 20} if several else one)}
 
@@ -133,7 +138,7 @@ def fleet(profiles: AgentProfiles, paths: list[str], **part: Any) -> AgentAnswer
 
 def memory_snapshot(profiles: AgentProfiles, path: str, **part: Any) -> AgentAnswer:
     """Say who holds the memory in a snapshot of PyTorch (.pickle): the peak, leaks, fragments, an out-of-memory."""
-    answer = snapshots.memory_snapshot(profiles.folders.address(path), profiles.limits)
+    answer = memory_verb.memory_snapshot(profiles.folders.address(path), profiles.limits)
     return shown_answer(answer.document(), AskedPart(**part))
 
 
@@ -166,6 +171,25 @@ _ASKED: Final[dict[str, Any]] = {"what": {"enum": ["trend", "blame"]}, "figure":
 TOOLS: Final = (
     profile_tool(idle.gaps, "Idle time"),
     AgentTool(kernels, {"handle": HANDLE, "by_launch": {"type": "boolean"}, **PART}, title="Kernels"),
+    profile_tool(
+        steps_verb.steps,
+        "Steps",
+        "List the steps: usual length, drift, unusual ones and what made them so, and what else repeats (levels).\n\n"
+        "Of a server (vLLM, SGLang, ...): tokens a second, what a step costs by its batch, what the host does between "
+        "steps. The number of a step is what timeline_picture(handle, step=N) takes.",
+    ),
+    profile_tool(
+        memory_verb.memory,
+        "Memory",
+        "Show what the profile copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
+    ),
+    profile_tool(
+        ranges,
+        "Ranges and phases",
+        "Show where time goes by NVTX range, as a tree: host and GPU time, launches, waits; and what attention, "
+        "experts and the like cost, by layer. `phases` are [name, regex] of phases that go by other names.",
+    ),
+    profile_tool(ops, "Operators"),
     AgentTool(
         whatif, {"handle": HANDLE, "changes": _CHANGES, **_TABLES}, required=("handle", "changes"), title="What if"
     ),

@@ -93,7 +93,7 @@ class KernelUseRow(Row, frozen=True):
     warps: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.WARPS], Unit.SHARE, detail=3)]
     dram_read: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.DRAM_READ], Unit.SHARE)]
     dram_write: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.DRAM_WRITE], Unit.SHARE)]
-    bound: Annotated[UseClass, Label(say("Bound by"), detail=2, words=CLASS_LIMITS)]
+    bound: Annotated[UseClass, Label(say("Bound by"), detail=2, words=CLASS_LIMITS.__getitem__)]
     occupancy: Annotated[
         float | None,
         Label(say("Occupancy"), Unit.SHARE, detail=5, meaning="of the warps that active multiprocessors have room for"),
@@ -101,7 +101,7 @@ class KernelUseRow(Row, frozen=True):
     occupancy_limit: Annotated[
         float | None, Label(say("Occupancy limit"), Unit.SHARE, detail=5, meaning="what the launch allows")
     ]
-    limited_by: Annotated[str | None, Label(say("Limited by"), detail=5, words=RESOURCES)]
+    limited_by: Annotated[str | None, Label(say("Limited by"), detail=5, words=RESOURCES.__getitem__)]
     grid: Annotated[Shape, Label(say("Grid"), Unit.TRIPLE, detail=6)]
     block: Annotated[Shape, Label(say("Block"), Unit.TRIPLE, detail=7)]
 
@@ -144,7 +144,7 @@ class AgreementRow(Row, frozen=True):
     """How far samples of a counter agree with what Nsight Compute counted of the same kernels."""
 
     gpu: Gpu
-    counter: Annotated[GpuMetric, Label(say("Counter"), words=NAMES)]
+    counter: Annotated[GpuMetric, Label(say("Counter"), words=NAMES.__getitem__)]
     kernels: Annotated[int, Label(say("Kernels"), Unit.COUNT)]
     error: Annotated[float, Label(say("Mean error by time"), Unit.SHARE, meaning="without sign, as a part of the peak")]
     held_share: Annotated[
@@ -161,7 +161,7 @@ class ComparedRow(Row, frozen=True):
 
     gpu: Gpu
     name: Annotated[str, Label(say("Kernel"), shorten=label)]
-    counter: Annotated[GpuMetric, Label(say("Counter"), words=NAMES)]
+    counter: Annotated[GpuMetric, Label(say("Counter"), words=NAMES.__getitem__)]
     sampled: Annotated[ShareInterval, Label(say("Samples"), Unit.SHARE)]
     counted: Annotated[float, Label("ncu", Unit.SHARE)]
     is_held: Annotated[bool, Label(say("In interval"))]
