@@ -6,7 +6,6 @@ function itself. `VERBS` is the one list of them.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final, NamedTuple
 
 
