@@ -217,7 +217,6 @@ def test_a_finding_has_evidence_rows_fix_and_how_to_verify(profiles: AgentProfil
 @pytest.mark.parametrize(
     ("tool", "verb", "name"),
     [(verb, verb, "decode") for verb in ("steps", "gaps", "memory", "ranges", "ops")]
-    + [("ask", verb, "decode") for verb in ("critical",)],
 )
 def test_tables_in_pages_are_those_of_the_verb(
     profiles: AgentProfiles, folder: Path, tool: str, verb: str, name: str
@@ -337,7 +336,6 @@ def test_a_step_can_be_looked_at(profiles: AgentProfiles) -> None:
         ("explain", {"code": "HOST-SINK"}, "no finding has the code 'HOST-SINK'. Hint: did you mean HOST-SYNC?"),
         ("gaps", {"handle": "p1", "table": "x"}, "no table 'x' in this answer (there are by_cause"),
         ("gaps", {"handle": "p1", "device": 7}, "no GPU 7 in this profile (there are 0)"),
-        ("ask", {"handle": "p1", "question": "why"}, "ask: question: 'why' is not one of"),
         ("steps", {"handle": "p1", "limit": 10**6}, "steps: limit: 1000000 is greater than the maximum"),
         ("timeline_picture", {"handle": "p1", "step": 10**6}, "no step 1000000 (there are 20, counted from 0)"),
         ("timeline_picture", {"handle": "p1", "time": "2s:1s"}, "'2s:1s' ends before it begins"),
