@@ -107,7 +107,7 @@ class NcuKernelRow(Row, frozen=True):
     roof_share: Annotated[float | None, Label(say("Of roof"), Unit.SHARE, meaning="how much of the nearest it reaches")]
     saving_ns: Annotated[int | None, Label(say("Saves"), Unit.NS, detail=2, meaning="at 90 % of its nearest roof")]
     severity: Annotated[str, Label(say("Severity"), detail=1, words=SEVERITY_WORDS.__getitem__)]
-    dram_bytes_per_s: Annotated[Spread | None, Label(say("DRAM bandwidth"), Unit.MB_PER_S, detail=3)]
+    dram_bytes_per_s: Annotated[Spread | None, Label(say("DRAM bandwidth"), Unit.BYTES_PER_S, detail=3)]
     occupancy_share: Annotated[Spread | None, Label(say("Occupancy"), Unit.SHARE, detail=4)]
     grid: Annotated[Shape | None, Label(say("Grid"), Unit.TRIPLE, detail=5)]
     block: Annotated[Shape | None, Label(say("Block"), Unit.TRIPLE, detail=6)]
