@@ -82,6 +82,22 @@ class Row(Struct, frozen=True):
     """One row of a table. Unknown is None; lists are lists; a field without a label is for programs only."""
 
 
+class ShareInterval(Struct, frozen=True):
+    """A share, and what it is at least and at most. Tables for programs have a column of each."""
+
+    share: float
+    low: float
+    high: float
+
+
+class Spread(Struct, frozen=True):
+    """A figure over several launches; the mean is weighted by their time."""
+
+    mean: float
+    least: float
+    most: float
+
+
 Gpu: TypeAlias = Annotated[int, Label("GPU", Unit.ID, meaning="as nvidia-smi numbers it")]
 
 
