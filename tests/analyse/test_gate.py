@@ -136,7 +136,7 @@ def test_gates_trip_beyond_their_limit(text: str, tripped: bool) -> None:
 def test_a_change_inside_the_noise_trips_nothing() -> None:
     before, after = run(1_000, noise=200), run(1_030, noise=200)
     found = tried("step>1%", before, after)
-    assert (found.verdict, found.tripped, found.in_noise) == ("UNDECIDED", False, True)
+    assert (found.verdict, found.tripped, found.may_be_noise) == ("UNDECIDED", False, True)
     assert found.deciding_steps is None or found.deciding_steps > 10
     assert outcome(found.gate, compare(before, after), undecided="fail").tripped
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpuledger import Table, Trace, diff, open_trace
-from gpuledger.analyse.diff.baseline import baseline_json
+from gpuledger.analyse.diff.baseline import baseline_content
 from gpuledger.analyse.layer_structure import _KINDS, LayerStructure
 from gpuledger.analyse.operators.graph_places import named_by_trace
 from gpuledger.analyse.work_phases import NOWHERE, ToldBy, WorkPhases, work_phases
@@ -242,7 +242,7 @@ def test_a_diff_says_which_phase_changed_and_a_baseline_holds_it(recorded: Path,
     assert max(changed, key=lambda name: abs(changed[name].delta_ns)) == "idle"
     assert "Of the phases dispatch changed most: 187 -> 195 us." in found.to_text()
     saved = tmp_path / "baseline.json"
-    saved.write_bytes(msgspec.json.encode(baseline_json(found.before)))
+    saved.write_bytes(baseline_content(found.before))
     assert [change.name for change in diff(saved, graph, anyway=True).phases] == [*changed]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from gpuledger.analyse.diff.baseline import baseline_json
+from gpuledger.analyse.diff.baseline import baseline_content
 from gpuledger.verbs.history import RunFacts, add_run, read_store
 from support.chinese_text import CJK
 from support.command import gpuledger
@@ -29,7 +29,7 @@ def saved(folder: Path, name: str, gemm_ns: int) -> str:
     lengths = [1_000_000 + gemm_ns + 100 * step for step in range(10)]
     run = side(lengths, [kernel(GEMM, 10, 10 * gemm_ns), kernel(NORM, 10, 500)], name=name)
     path = folder / f"{name}.json"
-    path.write_bytes(msgspec.json.encode(baseline_json(run)))
+    path.write_bytes(baseline_content(run))
     return str(path)
 
 

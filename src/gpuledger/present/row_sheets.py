@@ -77,7 +77,7 @@ def cell(value: Any) -> Cell:
         case bool():
             return Term(str(value).lower(), say("yes") if value else say("no"))
         case str() if (label := getattr(value, "label", None)) is not None:
-            return Term(str(value), label)
+            return Term(str(value), label, badge=getattr(value, "badge", ""))
         case (int(x), int(y), int(z)):
             return x, y, z
         case list() | tuple():

@@ -30,7 +30,7 @@ from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Note, Trace
-from gpuledger.verbs.diff import timings_at, told_apart
+from gpuledger.verbs.compared_sides import timings_at, told_apart
 from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
 
 if TYPE_CHECKING:

@@ -48,6 +48,7 @@ class VerbArgument(NamedTuple):
 
     metavar: str
     required: bool = True
+    completes: str = ""
 
 
 class ProfileOptions(TypedDict, total=False):

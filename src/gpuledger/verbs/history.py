@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from gpuledger.analyse.diff.baseline import baseline_json, read_baseline
+from gpuledger.analyse.diff.baseline import baseline_content, read_baseline
 from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.run_side import RunSide, pool_runs
 from gpuledger.analyse.phase_costs import phase_costs
@@ -44,7 +43,7 @@ from gpuledger.system.opening import entries_of, is_dir
 from gpuledger.system.parquet_rows import ENDING, read_rows, write_rows
 from gpuledger.system.processes import run as run_program
 from gpuledger.trace.model import NotMeasured, Origin, Trace
-from gpuledger.verbs.diff import Sides
+from gpuledger.verbs.compared_sides import Sides
 from gpuledger.version import own_version
 
 _KINDS: Final = {"str": "string", "bool": "bool", "int": "int64", "float": "double", "float | None": "double"}
@@ -114,7 +113,7 @@ def add_run(
     )
     content = asdict(run)
     rows = [{"figure": name, **asdict(figure), **content} for name, figure in content.pop("figures").items()]
-    rows[0]["baseline"] = msgspec.json.encode(baseline_json(side)).decode()
+    rows[0]["baseline"] = baseline_content(side).decode()
     path = store / f"{run.run}{ENDING}"
     write_rows(path, {**_OF_RUN, **_OF_FIGURE, **_BASELINE}, rows)
     return ShownAnswer((run,), lambda: runs_document(store.name, [run])), path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Annotated, get_args, get_type_hints
 
@@ -47,7 +47,13 @@ class Answer(ShownResult, Struct, frozen=True, kw_only=True, tag_field="schema")
     def sheet(self, table: str, *, is_exact: bool = False) -> Sheet:
         """A table for people, or as CSV has it."""
         kind = _tables(type(self))[table]
-        return row_sheet(table, self.title(table), kind, getattr(self, table), is_exact=is_exact)
+        rows = getattr(self, table) if is_exact else self.shown_rows(table)
+        return row_sheet(table, self.title(table), kind, rows, is_exact=is_exact)
+
+    def shown_rows(self, table: str) -> Sequence[Row]:
+        """The rows of a table that people see."""
+        rows: Sequence[Row] = getattr(self, table)
+        return rows
 
     def blocks(self) -> Iterator[doc.Block]:
         """What people see, in a terminal, in Markdown and on a page."""

@@ -8,17 +8,15 @@ from typing import Final, NamedTuple
 
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.run_history import CODE, FEWEST, HARDWARE, METHOD, NOISE, LevelChange, StoredRun, Trend
-from gpuledger.answers.several_profiles import Compared
 from gpuledger.ledger.books import Line
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.document import Conclusion, Document, Heading, Remarks, SheetBlock
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Term, Unit, share_column
-from gpuledger.present.views.diff.comment import mark, where_to_look
-from gpuledger.present.views.diff.tables import kernels_sheet, signed_share
+from gpuledger.present.views.diff import diff_answer, mark
 from gpuledger.present.views.tables import tables_document
 from gpuledger.trace.model import Note, Severity
-from gpuledger.units import count_text, share_text
+from gpuledger.units import count_text, share_text, signed_share
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _WIDEST: Final = 60
@@ -172,7 +170,7 @@ def _moved_sheet(change: LevelChange, number: int) -> Sheet:
 
 def _where(blamed: BlamedChange) -> list[str]:
     """The part, range and kernel that moved most, as `diff` has them, and the commits between."""
-    said = where_to_look(Compared(blamed.diff))
+    said = diff_answer(blamed.diff).places()
     if len(blamed.commits) > 1 and blamed.change.verdict == CODE:
         said.append(say("Commits in between: {commits}.", commits=joined("; ", blamed.commits)))
     return said
@@ -185,7 +183,7 @@ def blame_document(store: str, found: Trend, blamed: Sequence[BlamedChange], dam
     for part in blamed:
         said += [change_sentence(part.change), *_where(part)]
     moved = [_moved_sheet(part.change, number) for number, part in enumerate(blamed, 1)]
-    kernels = [kernels_sheet(part.diff) for part in blamed[-1:]]
+    kernels = [diff_answer(part.diff).sheet("kernels", is_exact=True) for part in blamed[-1:]]
     return _document(store, [_changes_sheet(found), *moved, *kernels], said, damaged)
 
 
