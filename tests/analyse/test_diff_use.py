@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -14,7 +12,6 @@ from gpuledger.analyse.diff.compare import compare, use_changes
 from gpuledger.analyse.diff.from_trace import side_of
 from gpuledger.analyse.diff.run_side import RunSide, RunUse, pool_runs
 from gpuledger.analyse.utilization.kernel_use import UseFigure
-from gpuledger.json_types import builtins
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.present.views.diff import diff_answer
 from gpuledger.present.writers import write
@@ -76,7 +73,7 @@ def test_runs_of_one_side_are_taken_together_and_baselines_keep_it() -> None:
 def test_people_see_it_with_the_clock() -> None:
     found = compare(with_use(used(50), clock_hz=1.4e9), with_use(used(60), clock_hz=1.9e9))
     text = write(diff_answer(found).document(), "text", width=80)
-    assert "gemm    Tensor     50 %   60 %  +10 points" in text
+    assert "gemm    tensor   50.0 %  60.0 %" in text
     assert "The SM clock while kernels ran differs: 1,400 MHz before, 1,900 MHz after" in " ".join(text.split())
 
 

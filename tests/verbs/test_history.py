@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
-import msgspec
 import numpy as np
 import pyarrow.parquet
 import pytest

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from typing import TypeVar
 
 from msgspec import Struct
 
-from gpuledger.analyse.diff.compare import Diff, launch_split
-from gpuledger.analyse.diff.gate import GateOutcome
-from gpuledger.analyse.diff.noise import Controls
-from gpuledger.analyse.diff.pairs import RangePair
-from gpuledger.analyse.diff.run_side import RunSide
-from gpuledger.analyse.range_tree import range_shares
 from gpuledger.analyse.ranks.collectives import (
     CollectivesOfGroup,
     SingleCollective,

@@ -24,9 +24,7 @@ from gpuledger.verbs.definition import Option, Profile, VerbArgument, VerbParame
 _COMPLETES = {"": None, "files": files, "ranges": range_patterns, "levels": level_names}
 
 
-def command_of(
-    verb: Callable[..., Any], name: str = "", show: Callable[..., None] | None = None
-) -> click.Command:
+def command_of(verb: Callable[..., Any], name: str = "", show: Callable[..., None] | None = None) -> click.Command:
     """The command line of a verb that answers.
 
     `show` has options of its own about the answer, and is called with the verb, the output and all that was asked.

@@ -27,6 +27,7 @@ from gpuledger.trace.model import Trace
 from gpuledger.units import bytes_text
 from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading
 
+
 def read_sides(
     before: Profile, after: Profile, wanted: Selection, limits: Limits = DEFAULT_LIMITS, progress: Listener = NOBODY
 ) -> tuple[RunSide, RunSide]:

@@ -182,7 +182,9 @@ def busy_changes(before: RunSide, after: RunSide, split: Sequence[DiffPart]) -> 
     old, new = ([ns / side.steps for ns in side.busy_ns or ()] for side in (before, after))
     changed_ns = sum(part.ns for part in split if part.name in COMPUTE_PARTS)
     moved = [then - now for now, then in zip(old, new, strict=True)]
-    moved[list(BusyPart).index(BusyPart.LOST)] += changed_ns - math.fsum(moved)  # what the parts of compute were rounded by
+    moved[list(BusyPart).index(BusyPart.LOST)] += changed_ns - math.fsum(
+        moved
+    )  # what the parts of compute were rounded by
     return tuple(map(ChangeRow, BusyPart, map(round, old), map(round, new), round_to_sum(moved, changed_ns)))
 
 
@@ -277,9 +279,7 @@ def phase_changes(before: RunSide, after: RunSide) -> tuple[ChangeRow, ...]:
     """The phases of a layer, idle time and other work, per step; none where a side does not know phases."""
     if not (before.phases_ns and after.phases_ns):
         return ()
-    return change_rows(
-        *({name: ns / side.steps for name, ns in side.phases_ns.items()} for side in (before, after))
-    )
+    return change_rows(*({name: ns / side.steps for name, ns in side.phases_ns.items()} for side in (before, after)))
 
 
 ALIKE: Final = 0.01  # numbers of calls that differ by less than this share are the same

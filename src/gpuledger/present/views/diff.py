@@ -220,8 +220,8 @@ class DiffAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.diff/1"):
     compared: tuple[str, str]
     """Both sides in words."""
     notes: tuple[str, ...]
-    gates: Annotated[tuple[GateOutcome, ...], Label(say("Gates"))]
     parts: Annotated[tuple[PartRow, ...], Label(say("Why"), meaning="sum to the difference")]
+    gates: Annotated[tuple[GateOutcome, ...], Label(say("Gates"))]
     busy: Annotated[tuple[ChangeRow, ...], Label(say("Work or pace: the change in compute by what it was good for"))]
     phases: Annotated[tuple[ChangeRow, ...], Label(say("Phases of a layer"))]
     launches: Annotated[tuple[LaunchChangeRow, ...], Label(say("Launches"))]
