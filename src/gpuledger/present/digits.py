@@ -31,7 +31,7 @@ def cell_text(value: Cell, digits: Digits) -> str:  # noqa: PLR0911 - a case per
     return f"{value:d}" if isinstance(value, int) else f"{value:.0f}"
 
 
-def number_text(value: float, unit: Unit) -> str:  # noqa: PLR0911 - a case per unit
+def number_text(value: float, unit: Unit) -> str:  # noqa: C901, PLR0911, PLR0912 - a case per unit
     """A number for people, with its unit."""
     match unit:
         case Unit.SHARE:

@@ -196,7 +196,7 @@ def _comparison(compared: ComparisonOutcome) -> ComparisonRow:
         before.get("median_ns"),
         after.get("median_ns"),
         (ends[0], ends[1]) if isinstance(ends, list) and len(ends) == 2 else None,
-        str(document.get("conclusion", "")),
+        document["sentences"][0] if kind == "align" else "",
         document.get("corrected_step_delta_ns"),
     )
 

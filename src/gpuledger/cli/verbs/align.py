@@ -110,9 +110,7 @@ def align(
     )
     output.show(answer.document())
     if junit is not None:
-        from gpuledger.present.views.align import align_junit
-
-        Output("junit", junit, output.force, output.quiet).write(align_junit(answer))
+        Output("junit", junit, output.force, output.quiet).write(answer.junit())
     if gate and answer.verdict in ((FAIL, UNDECIDED) if undecided == "fail" else (FAIL,)):
         sys.exit(GATE)
 
