@@ -64,12 +64,12 @@ def test_the_trend_names_the_commit(store: Path) -> None:
     said = shown(store, "trend")
     assert "step: ▁▁▁▁▁▁██████\n" in said
     assert "Code: +14.3 % at c06." in said
-    tables = {table["table"]: table["rows"] for table in json.loads(shown(store, "trend", "--format=json"))["tables"]}
+    tables = json.loads(shown(store, "trend", "--format=json"))
     [change] = tables["changes"]
     assert (change["verdict"], change["last_before"], change["first_after"]) == ("code", "c05", "c06")
     assert (change["before_ns"], change["after_ns"]) == (1_400_400, 1_600_400)
     assert [row["value_ns"] for row in tables["runs"]] == [1_400_400] * 6 + [1_600_400] * 6
-    assert shown(store, "trend", "--format=csv").startswith("Verdict,")
+    assert shown(store, "trend", "--format=csv").startswith("verdict,")
     assert CJK.search(shown(store, "trend", "--lang=zh"))
 
 
@@ -84,10 +84,10 @@ def test_blame_says_what_moved(store: Path) -> None:
     said = shown(store, "blame")
     assert "time per call: +200 us" in said
     assert f"kernel {GEMM}: 400 -> 600 us" in said
-    assert re.search(r"compute: gemm +400 us +600 us +200 us", said)
+    assert re.search(r"compute: gemm +400 us +600 us +\+200 us", said)
     comment = shown(store, "blame", "--comment")
     assert comment.startswith("<!-- gpuledger -->\n\n### gpuledger: step over 12 runs\n")
-    assert "| code | c05 | c06 | 1.40 ms | 1.60 ms | 14.3 % |" in comment
+    assert "| code | c05 | c06 | 1.40 ms | 1.60 ms | +14.3 % |" in comment
     assert "Nothing changed launches beyond noise." in shown(store, "blame", "launches")
 
 

@@ -21,21 +21,13 @@ from gpuledger.analyse.diff.baseline import baseline_content, read_baseline
 from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.run_side import RunSide, pool_runs
 from gpuledger.analyse.phase_costs import phase_costs
-from gpuledger.analyse.run_history import NEAREST, NOISE, LevelChange, RunFigure, StoredRun, Trend, side_figures
+from gpuledger.analyse.run_history import NEAREST, NOISE, LevelChange, RunFigure, StoredRun, side_figures
 from gpuledger.analyse.run_history import trend as figure_trend
 from gpuledger.capture.manifest import commit_of, utc
 from gpuledger.errors import GpuledgerError, NothingRecorded, ToolFailed, UnreadableProfile
 from gpuledger.ledger.device import Device
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.present.document import Document
-from gpuledger.present.views.history import (
-    BlamedChange,
-    blame_document,
-    history_comment,
-    runs_document,
-    trend_document,
-)
-from gpuledger.present.views.shown import ShownAnswer, ShownResult
+from gpuledger.present.views.history import BlamedChange, HistoryAnswer, blame_answer, runs_answer, trend_answer
 from gpuledger.read.plain_window import manifest_of
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
@@ -78,7 +70,7 @@ def add_run(
     *,
     limits: Limits = DEFAULT_LIMITS,
     progress: Listener = NOBODY,
-) -> tuple[ShownAnswer[StoredRun], Path]:
+) -> tuple[HistoryAnswer, Path]:
     """Profiles, which are runs of the same, as one run in the store; and its file."""
     origins, phase_ns = list[Origin](), Counter[str]()
 
@@ -116,7 +108,7 @@ def add_run(
     rows[0]["baseline"] = baseline_content(side).decode()
     path = store / f"{run.run}{ENDING}"
     write_rows(path, {**_OF_RUN, **_OF_FIGURE, **_BASELINE}, rows)
-    return ShownAnswer((run,), lambda: runs_document(store.name, [run])), path
+    return runs_answer(store.name, [run]), path
 
 
 def _commit(given: str, recorded: object) -> tuple[str, str, str, bool]:
@@ -177,39 +169,24 @@ def _stored(name: str, rows: Sequence[dict[str, Any]]) -> StoredRun:
     return StoredRun(**first, figures=figures)
 
 
-def show_runs(store: Path) -> ShownAnswer[StoredRun]:
+def show_runs(store: Path) -> HistoryAnswer:
     """The runs of a store, the oldest commit first."""
     held = read_store(store)
-    return ShownAnswer(held.runs, lambda: runs_document(store.name, held.runs, held.damaged))
+    return runs_answer(store.name, held.runs, held.damaged)
 
 
-def show_trend(store: Path, figure: str = "") -> ShownAnswer[Trend]:
+def show_trend(store: Path, figure: str = "") -> HistoryAnswer:
     """One figure over the runs, with what changed it; the step where none is named."""
     held = read_store(store)
-    found = figure_trend(held.runs, _figure(held, figure))
-    return ShownAnswer((found,), lambda: trend_document(store.name, found, held.damaged))
+    return trend_answer(store.name, figure_trend(held.runs, _figure(held, figure)), held.damaged)
 
 
-class Blame(ShownResult, Struct, frozen=True):
-    """The changes of a figure, each with the commits that may have made it and the comparison of its two sides."""
-
-    store: RunStore
-    trend: Trend
-    changes: tuple[BlamedChange, ...]
-
-    def document(self) -> Document:
-        return blame_document(self.store.path.name, self.trend, self.changes, self.store.damaged)
-
-    def comment(self) -> Document:
-        """For a pull request."""
-        return history_comment(self.trend, self.changes, self.store.damaged)
-
-
-def blame(store: Path, figure: str = "") -> Blame:
+def blame(store: Path, figure: str = "") -> HistoryAnswer:
     """Which commits changed a figure, and which lines, phases, ranges and kernels moved with it; noise left out."""
     held = read_store(store)
     found = figure_trend(held.runs, _figure(held, figure))
-    return Blame(held, found, tuple(_blamed(held, change) for change in found.changes if change.verdict != NOISE))
+    blamed = [_blamed(held, change) for change in found.changes if change.verdict != NOISE]
+    return blame_answer(store.name, found, blamed, held.damaged)
 
 
 def _figure(held: RunStore, asked: str) -> str:
