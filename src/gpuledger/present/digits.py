@@ -48,7 +48,7 @@ def number_text(value: float, unit: Unit) -> str:  # noqa: C901, PLR0911, PLR091
             return time_text(round(value))
         case Unit.BYTES | Unit.MB:
             return bytes_text(round(value))
-        case Unit.MB_PER_S:
+        case Unit.BYTES_PER_S:
             return f"{bytes_text(round(value))}/s"
         case Unit.GB_PER_S:
             return f"{tenths(value)} GB/s"

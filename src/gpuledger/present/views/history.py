@@ -98,9 +98,9 @@ class HistoryAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.history/1"
     runs: Annotated[tuple[HistoryRunRow, ...], Label(say("Runs, the oldest commit first"))] = ()
 
     def title(self, table: str) -> str:
-        return (
-            say("Changes of {figure}", figure=_figure_name(self.figure)) if table == "changes" else super().title(table)
-        )
+        if table == "changes":
+            return say("Changes of {figure}", figure=_figure_name(self.figure))
+        return super().title(table)
 
     def comment(self) -> doc.Document:
         """For a pull request: the trend, its changes, and what moved at the last one."""
