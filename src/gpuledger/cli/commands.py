@@ -64,11 +64,14 @@ def _declared(parameter: VerbParameter) -> Callable[[Any], Any]:
     given: dict[str, Any] = {"type": _click_type(kind, said)}
     if isinstance(said, VerbArgument):
         given["nargs"] = -1 if several else 1
+        if not said.required and not several:
+            given["default"] = parameter.default
         given["shell_complete"] = _COMPLETES[said.completes]
         return click.argument(parameter.name, metavar=said.metavar, required=said.required, **given)
     assert said is not None  # noqa: S101 - who calls has looked
     if kind is bool:
         return click.option(parameter.flag, parameter.name, is_flag=True, help=said.help)
+    is_required = parameter.default is inspect.Parameter.empty
     if said.parse is not None:
         given = {"callback": _parsed(said.parse, several=several)}
     return click.option(
@@ -76,7 +79,10 @@ def _declared(parameter: VerbParameter) -> Callable[[Any], Any]:
         parameter.name,
         help=said.help,
         metavar=said.metavar,
-        default=parameter.default if not several else None,
+        default=None if several or is_required else parameter.default,
+        required=is_required,
+        envvar=said.environment or None,
+        show_envvar=bool(said.environment),
         multiple=several,
         shell_complete=_COMPLETES[said.completes],
         **given,

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Final, NamedTuple
+from pathlib import Path
+from typing import Annotated, Final
 
 from msgspec.structs import replace
 
-from gpuledger.analyse.diff.compare import Diff
-from gpuledger.analyse.run_history import CODE, FEWEST, HARDWARE, METHOD, NOISE, LevelChange, StoredRun, Trend
+from gpuledger.analyse.run_history import (
+    CODE,
+    FEWEST,
+    HARDWARE,
+    METHOD,
+    NOISE,
+    BlamedChange,
+    LevelChange,
+    StoredRun,
+    Trend,
+)
 from gpuledger.ledger.books import Line
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.safe_text import visible
-from gpuledger.present.views.answer import Answer, health_rows
+from gpuledger.present.views.answer import Answer, HealthRow, health_rows
 from gpuledger.present.views.diff import KernelChangeRow, diff_answer, mark
 from gpuledger.rows import Label, LabelledCode, Row, Unit
 from gpuledger.trace.model import Note, Severity
@@ -116,21 +126,20 @@ class HistoryAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.history/1"
         return replace(self.document(), blocks=lambda: tuple(blocks))
 
 
-class BlamedChange(NamedTuple):
-    """A change, the commits that may have made it, the newest first, and the comparison of the runs on both sides."""
-
-    change: LevelChange
-    commits: Sequence[str]
-    diff: Diff
-
-
-def runs_answer(store: str, runs: Sequence[StoredRun], damaged: Sequence[str] = ()) -> HistoryAnswer:
-    """Every run of a store, with the first of its figures, the step."""
+def runs_answer(
+    store: str, runs: Sequence[StoredRun], damaged: Sequence[str] = (), added: Path | None = None
+) -> HistoryAnswer:
+    """Runs with the first of their figures, the step; `added`: the file of one that was added."""
     figure = next(iter(runs[0].figures)) if runs else ""
     return HistoryAnswer(
         profile=store,
         figure=figure,
-        sentences=(say("Runs in {store}: {count}.", count=count_text(len(runs)), store=store), *_left_out(damaged)),
+        sentences=(
+            say("Wrote {path}", path=added)
+            if added
+            else say("Runs in {store}: {count}.", count=count_text(len(runs)), store=store),
+            *_left_out(damaged),
+        ),
         health=_health(damaged),
         runs=tuple(_run(run, figure) for run in runs if figure in run.figures),
     )
@@ -182,7 +191,7 @@ def _line(figure: str) -> Line | None:
         return None
 
 
-def _health(damaged: Sequence[str]) -> tuple:
+def _health(damaged: Sequence[str]) -> tuple[HealthRow, ...]:
     return health_rows(Note(Severity.LOSS, "run-unreadable", sentence) for sentence in damaged)
 
 
