@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import fields
 
 from gpuledger.analyse.memory.figures import copies_by_kind
-from gpuledger.analyse.phase_costs import PhaseCost, phase_costs
+from gpuledger.analyse.phase_costs import PhaseRow, phase_costs
 from gpuledger.analyse.range_tree import range_tree
 from gpuledger.catalog.calls import CALL_KINDS
 from gpuledger.errors import GpuledgerError
@@ -168,7 +168,7 @@ def _ranges(case: Case, rest: str) -> tuple[bool, str]:
     return found == rest, found
 
 
-def _of_phases(read: Callable[[PhaseCost], int]) -> Expectation:
+def _of_phases(read: Callable[[PhaseRow], int | None]) -> Expectation:
     """What the phases of layers take, all of them."""
 
     def check(case: Case, rest: str) -> tuple[bool, str]:
