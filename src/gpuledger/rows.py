@@ -86,7 +86,7 @@ class LabelledCode(StrEnum):
     label: str
     badge: str
 
-    def __new__(cls, code: str, label: str, badge: str = "") -> LabelledCode:
+    def __new__(cls, code: str, label: str = "", badge: str = "") -> LabelledCode:
         """A member is its code. `badge`: good, warn or bad, for a verdict."""
         member = str.__new__(cls, code)
         member._value_ = code

@@ -189,7 +189,7 @@ def _counts(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     return replace(answer, verdict=verdict, evidence=(*answer.evidence, *shared))
 
 
-def _alone(check: str, sides: SideBySide, known: KnownDifferences) -> AlignCheck:
+def _alone(check: CheckName, sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     """Whether the mock runs every kernel of the model's operation (missing), and no other (extra)."""
     is_missing = check == MISSING_KERNELS
     level, side = (MISSING, sides.e2e) if is_missing else (INSERTED, sides.mock)
