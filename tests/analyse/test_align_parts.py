@@ -287,7 +287,7 @@ def test_the_limits_of_the_tiers(tier: str, factor: float, verdict: str) -> None
 
 
 def test_nothing_in_common_fails_on_names() -> None:
-    verdicts = {each.check: each.verdict for each in result(kernels("a b"), kernels("p q")).checks}
+    verdicts: dict[str, str] = {each.check: each.verdict for each in result(kernels("a b"), kernels("p q")).checks}
     assert (verdicts["names"], verdicts["latency"]) == (FAIL, "NOT MEASURED")
 
 

@@ -787,6 +787,6 @@ def test_a_kernels_time_is_how_long_it_ran_and_overlap_is_a_part_of_its_own() ->
     changed = compare(*sides, anyway=True)
     each = {change.pair.first.bare: change.each_ns for change in changed.changes}
     assert each == {"gemm": (30_000, 30_000), "radixSort": (28_000, 29_000)}
-    split = {part.name: part.ns for part in changed.parts}
+    split: dict[str, int] = {part.name: part.ns for part in changed.parts}
     assert (split["time per call"], split["overlap"]) == (1_000, -25_000)
     assert sum(split.values()) == changed.after.median_ns - changed.before.median_ns == -24_000

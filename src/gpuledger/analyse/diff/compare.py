@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -140,7 +140,7 @@ def _is_restructured(pair: KernelPair, calls: tuple[float, float], each_ns: tupl
 
 def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tuple[DiffPart, ...]:
     """The parts of the difference of the usual steps, those that are always there and those that are not zero."""
-    split = {
+    split: dict[StepPart | Line, float] = {
         CALLS: math.fsum(change.by_calls_ns for change in changed),
         PER_CALL: math.fsum(change.by_time_ns for change in changed),
         MIX: math.fsum(change.by_mix_ns for change in changed),
@@ -168,9 +168,9 @@ class ChangeRow(Row, frozen=True):
     delta_ns: Annotated[int, Label(say("Change"), Unit.CHANGE_NS, is_summed=True)]
 
 
-def change_rows(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[ChangeRow, ...]:
+def change_rows(before: Mapping[Any, float], after: Mapping[Any, float]) -> tuple[ChangeRow, ...]:
     """Times by name on both sides, what changed most first."""
-    both = {name: (before.get(name, 0.0), after.get(name, 0.0)) for name in before | after}
+    both = {name: (before.get(name, 0.0), after.get(name, 0.0)) for name in (*before, *after)}
     rows = (ChangeRow(name, round(old), round(new), round(new) - round(old)) for name, (old, new) in both.items())
     return tuple(sorted(rows, key=lambda row: -abs(row.delta_ns)))
 

@@ -392,7 +392,10 @@ def diff_answer(found: Diff, gates: Sequence[GateOutcome] = ()) -> DiffAnswer:
         ranges=tuple(sorted(_ranges(found), key=_largest_first)),
         memory=tuple(_memory(before, after)),
         use=tuple(map(_use, found.use or ())),
-        lines=change_rows(*({line: side.line_mean_ns(line) for line in side.lines} for side in (before, after))),
+        lines=change_rows(
+            {line: before.line_mean_ns(line) for line in before.lines},
+            {line: after.line_mean_ns(line) for line in after.lines},
+        ),
         families=change_rows(_families(before), _families(after)),
     )
 
@@ -432,9 +435,9 @@ def _part(found: Diff, part: StepPart | Line, ns: int) -> PartRow:
     if part in (CALLS, MIX, PER_CALL):
         changed = {CALLS: "by_calls_ns", MIX: "by_mix_ns", PER_CALL: "by_time_ns"}[StepPart(part)]
         chosen = [change for change in found.changes if bool(change.by_mix_ns) == (part == MIX)]
-        calls = (sum(change.calls[side] for change in chosen) for side in (0, 1))
+        old, new = (sum(change.calls[side] for change in chosen) for side in (0, 1))
         most = max(found.changes, key=lambda change: abs(getattr(change, changed)))
-        return PartRow(part, ns, None, None, *calls, most.pair.first.name)
+        return PartRow(part, ns, None, None, old, new, most.pair.first.name)
     if part == OVERLAP:
         sides = (before.overlap_ns / before.steps, after.overlap_ns / after.steps)
     elif part == UNLIKE:
@@ -511,7 +514,9 @@ def _paired(before: Iterable[_T], after: Iterable[_T], name: Callable[[_T], str]
     return ((old.get(key), new.get(key)) for key in old | new)
 
 
-def _amounts(both: Sequence[_T | None], of: Callable[[_T], int], before: RunSide, after: RunSide) -> Any:
+def _amounts(
+    both: Sequence[_T | None], of: Callable[[_T], int], before: RunSide, after: RunSide
+) -> tuple[float, float]:
     """Per step, nothing where a side has none of the kind."""
     one, other = both
     return (0.0 if one is None else of(one) / before.steps), (0.0 if other is None else of(other) / after.steps)
@@ -571,21 +576,28 @@ def _memory(before: RunSide, after: RunSide) -> Iterator[MemoryChangeRow]:
     """Copies by kind, allocating calls, and the most memory in use."""
     for copies in _paired(before.copies, after.copies, lambda copied: copied.kind):
         known = all(copied is None or copied.bytes is not None for copied in copies)
+        count = _amounts(copies, lambda copied: copied.count, before, after)
         size = _amounts(copies, lambda copied: copied.bytes or 0, before, after)
+        time = _amounts(copies, lambda copied: copied.time_ns, before, after)
         yield MemoryChangeRow(
-            next(filter(None, copies)).kind,
-            *_amounts(copies, lambda copied: copied.count, before, after),
-            *(map(round, size) if known else (None, None)),
-            *map(round, _amounts(copies, lambda copied: copied.time_ns, before, after)),
+            what=next(filter(None, copies)).kind,
+            count_before=count[0],
+            count_after=count[1],
+            bytes_before=round(size[0]) if known else None,
+            bytes_after=round(size[1]) if known else None,
+            before_ns=round(time[0]),
+            after_ns=round(time[1]),
         )
-    allocating = [[call for call in side.calls or () if call.kind == "alloc"] for side in (before, after)]
-    for calls in _paired(*allocating, lambda call: call.name):
+    old, new = ([call for call in side.calls or () if call.kind == "alloc"] for side in (before, after))
+    for calls in _paired(old, new, lambda call: call.name):
+        count = _amounts(calls, lambda call: call.calls, before, after)
+        time = _amounts(calls, lambda call: call.time_ns, before, after)
         yield MemoryChangeRow(
-            next(filter(None, calls)).name,
-            *_amounts(calls, lambda call: call.calls, before, after),
-            None,
-            None,
-            *map(round, _amounts(calls, lambda call: call.time_ns, before, after)),
+            what=next(filter(None, calls)).name,
+            count_before=count[0],
+            count_after=count[1],
+            before_ns=round(time[0]),
+            after_ns=round(time[1]),
         )
     if before.peak_bytes is not None or after.peak_bytes is not None:
         yield MemoryChangeRow(say("peak in use"), None, None, before.peak_bytes, after.peak_bytes)

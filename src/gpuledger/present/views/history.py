@@ -230,8 +230,8 @@ def _run(run: StoredRun, figure: str) -> HistoryRunRow:
 
 
 def _change(unit: str, change: LevelChange) -> HistoryChangeRow:
-    sides = zip(_amounts(unit, change.before_value), _amounts(unit, change.after_value), strict=True)
-    (before_ns, after_ns), (before_bytes, after_bytes), (before, after) = sides
+    before_ns, before_bytes, before = _amounts(unit, change.before_value)
+    after_ns, after_bytes, after = _amounts(unit, change.after_value)
     return HistoryChangeRow(
         verdict=ChangeVerdict(change.verdict),
         last_before=change.last_before.short,
