@@ -41,11 +41,12 @@ if TYPE_CHECKING:
     from gpuledger.verbs.diff import diff
     from gpuledger.verbs.diff import diff as compare
     from gpuledger.verbs.idle import gaps
+    from gpuledger.verbs.inventory import info
     from gpuledger.verbs.job import fleet
     from gpuledger.verbs.kernels import kernels, ncu_plan
     from gpuledger.verbs.query import query
     from gpuledger.verbs.questions import critical, memory, ops, phases, ranges, serving, steps
-    from gpuledger.verbs.recorded import info, stats
+    from gpuledger.verbs.recorded import stats
     from gpuledger.verbs.report import Report, build_report, report
     from gpuledger.verbs.whatif import whatif
 

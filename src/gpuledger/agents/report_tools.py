@@ -15,7 +15,6 @@ import numpy as np
 
 from gpuledger.agents.answers import DEVICE, HANDLE, AgentAnswer, AgentTool, OurWords, evidence_rows, paged, picked
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
-from gpuledger.analyse.inventory import contents
 from gpuledger.analyse.timeline import lead_ns
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.config import user_families
@@ -28,7 +27,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
 from gpuledger.present.charts.svg import png
 from gpuledger.present.json.report import finding_json, report_json
-from gpuledger.present.views.info import info_document
+from gpuledger.present.views.info import info_answer
 from gpuledger.present.views.report_parts import verdict
 from gpuledger.present.views.timeline import timeline_picture as drawn
 from gpuledger.selection import Selection
@@ -229,7 +228,7 @@ def open_profile(
 def _describe_opened(opened: OpenedProfile) -> dict[str, Any]:
     """The keys of gpuledger.info/1 and gpuledger.report/1, where they have them."""
     run, trace = opened.run, opened.run.trace
-    held = info_document(run.name, trace, contents(trace), verbose=False).json()
+    held = info_answer(run.name, trace).to_dict()
     gpus = [{key: gpu[key] for key in ("gpu", "name", "kernels", "copies")} for gpu in held["gpus"]]
     return {
         "handle": opened.handle,

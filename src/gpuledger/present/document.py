@@ -394,18 +394,27 @@ def chapters(blocks: Iterable[Block], first: str = "") -> tuple[Section, ...]:
 
 def page_of(name: str, blocks: Iterable[Block]) -> Page:
     """What people see in a terminal as a page: the answer as its verdict, a section for each heading and table."""
-    verdict, opening, rest = "", list[Block](), list[Block]()
+    verdict, headline, opening, rest = "", "", list[Block](), list[Block]()
     for block in blocks:
         match block:
+            case Opening(headline=headline):
+                pass
             case Conclusion(text) if not verdict:
                 verdict = text
-            case Remarks(items) if not rest:
-                opening += [Paragraph(item, "lead") for item in items]
-            case SheetBlock(sheet) if block.title is not SheetTitle.NONE:
+            case Remarks(items):
+                if not rest:
+                    opening += [Paragraph(item, "lead") for item in items]
+                else:
+                    rest += [Paragraph(item) for item in items]
+            case Definitions(title, entries):
+                rest += [Heading(title), replace(block, title="")] if entries else []
+            case SheetBlock(sheet) if block.title is not SheetTitle.NONE or not (
+                rest and isinstance(rest[-1], Heading)
+            ):
                 rest += [Heading(sheet.title), block]
             case _:
                 rest.append(block)
-    return Page(name, verdict, (*chapters(rest), AGAIN), opening=tuple(opening))
+    return Page(name, verdict, (*chapters(rest), AGAIN), headline, opening=tuple(opening))
 
 
 def json_by(name: str, *values: Any, **options: Any) -> Callable[[], Json]:
