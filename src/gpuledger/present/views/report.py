@@ -32,7 +32,7 @@ from gpuledger.present.views.report_parts import (
 )
 
 if TYPE_CHECKING:
-    from gpuledger.present.json.report import ReportJson
+    from gpuledger.present.views.report_answer import ReportDocument
 
 _MOST_FINDINGS = 3
 """So many are told in text; the others are named."""
@@ -57,8 +57,8 @@ def report_document(
     )
 
 
-def _json(report: ReportAnswer, memory: SnapshotAnswer | None) -> ReportJson:
-    from gpuledger.present.json.report import report_json
+def _json(report: ReportAnswer, memory: SnapshotAnswer | None) -> ReportDocument:
+    from gpuledger.present.views.report_answer import report_json
 
     if memory is None:
         return report_json(report)

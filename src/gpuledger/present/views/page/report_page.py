@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpuledger.analyse.inventory import Missing
 from gpuledger.analyse.overlap import OverlapRow
 from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.answers.report import ReportAnswer
@@ -17,7 +18,6 @@ from gpuledger.present import document as doc
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.finding_words import shown_finding
 from gpuledger.present.row_sheets import row_sheet
-from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import made_line, notes_block
 from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.memory_snapshot import (
@@ -62,11 +62,6 @@ _TOP: Final = 3
 
 _EVENTS_OF_TRACE: Final = say(
     "The memory events of the trace count from its first one: what was allocated before is in the snapshot alone."
-)
-_MISSING: Final = (
-    Column("what", say("Not in the profile"), Unit.TEXT),
-    Column("reason", say("Why"), Unit.TEXT),
-    Column("means", say("What that means"), Unit.TEXT),
 )
 
 
@@ -188,10 +183,8 @@ def _communicates(rows: Sequence[OverlapRow]) -> bool:
 def _health_section(report: ReportAnswer) -> doc.Section:
     """What the numbers rest on: the tools, what is missing, what was lost, and how to make the page again."""
     notes = report.run.health
-    missing = tuple((lacking.what, lacking.reason, lacking.means) for lacking in report.missing)
-    lacks = doc.SheetBlock(
-        Sheet("missing", "Missing", _MISSING, missing), caption=say("Not in this profile"), anchor="missing"
-    )
+    missing, title = report.missing, say("Not in this profile")
+    lacks = doc.SheetBlock(row_sheet("missing", title, Missing, missing), caption=title, anchor="missing")
     blocks: tuple[doc.Block, ...] = (
         doc.Points(say("Source"), _source_facts(report)),
         *([lacks] if missing else []),
