@@ -44,10 +44,12 @@ if TYPE_CHECKING:
     from gpuledger.verbs.inventory import info
     from gpuledger.verbs.job import fleet
     from gpuledger.verbs.kernels import kernels, ncu_plan
+    from gpuledger.verbs.memory import memory
     from gpuledger.verbs.query import query
-    from gpuledger.verbs.questions import critical, memory, ops, phases, ranges, serving, steps
+    from gpuledger.verbs.questions import critical, ops, phases, ranges
     from gpuledger.verbs.recorded import stats
     from gpuledger.verbs.report import Report, build_report, report
+    from gpuledger.verbs.steps import steps
     from gpuledger.verbs.whatif import whatif
 
 _HOMES: dict[str, str] = {
@@ -117,7 +119,6 @@ __all__ = [
     "query",
     "ranges",
     "report",
-    "serving",
     "stats",
     "steps",
     "whatif",

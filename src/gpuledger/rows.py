@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
-from typing import Annotated, NamedTuple, TypeAlias, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
 from msgspec import Struct
 
@@ -41,8 +41,8 @@ class Unit(Enum):
     SHARE_PERCENT = ("a share of a whole", Digits.TENTH, " (%)")
     CHANGE_PERCENT = ("a change, which is no share of a whole", Digits.TENTH, " (%)")
     BYTES = ("bytes", Digits.WHOLE, "")
+    BYTES_PER_S = ("bytes a second", Digits.ALL, "")
     MB = ("bytes, printed as MB", Digits.MEGABYTES, "")
-    MB_PER_S = ("bytes a second, printed as MB", Digits.MEGABYTES, "")
     GB_PER_S = ("a rate", Digits.TENTH, " (GB/s)")
 
     def __init__(self, counts: str, digits: Digits, suffix: str) -> None:
@@ -62,6 +62,8 @@ class Label(NamedTuple):
     """For the reference and the JSON schema, where the label does not say it."""
     shorten: Callable[[str], str] | None = None
     """Makes a text shorter where there is no room for it, else it is cut in the middle."""
+    words: Callable[[Any], str] | None = None
+    """Says a value for people."""
     is_prose: bool = False
     """Whether a text is a sentence, which goes on in the next line."""
     is_summed: bool = False
@@ -90,5 +92,5 @@ def labels_of(kind: type[Struct]) -> dict[str, Label]:
 
 
 def share(part: float, whole: float) -> float | None:
-    """A share of a whole; None where there is no whole."""
-    return part / whole if whole else None
+    """A share of a whole to a millionth; None where there is no whole."""
+    return round(part / whole, 6) if whole else None

@@ -216,8 +216,8 @@ def test_a_finding_has_evidence_rows_fix_and_how_to_verify(profiles: AgentProfil
 
 @pytest.mark.parametrize(
     ("tool", "verb", "name"),
-    [("steps", "steps", "decode"), ("gaps", "gaps", "decode")]
-    + [("ask", verb, "decode") for verb in ("memory", "ranges", "ops", "phases", "critical")],
+    [(verb, verb, "decode") for verb in ("steps", "gaps", "memory")]
+    + [("ask", verb, "decode") for verb in ("ranges", "ops", "phases", "critical")],
 )
 def test_tables_in_pages_are_those_of_the_verb(
     profiles: AgentProfiles, folder: Path, tool: str, verb: str, name: str
@@ -312,7 +312,7 @@ def test_a_step_can_be_looked_at(profiles: AgentProfiles) -> None:
     width, height = struct.unpack(">II", content[16:24])
     assert (width, 200 < height < 1500) == (1350, True)
     shown = result.structured_content
-    [step] = [row for row in pages(profiles, "steps", "step_list_gpu0", handle=which) if row["step"] == 3]
+    [step] = [row for row in pages(profiles, "steps", "steps", handle=which) if row["step"] == 3]
     assert shown["end_ns"] == step["end_ns"]
     assert shown["start_ns"] <= step["start_ns"]
     again = called(profiles, "timeline_picture", handle=which, time=shown["time"])

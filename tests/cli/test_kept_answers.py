@@ -261,7 +261,7 @@ def test_every_parameter_is_known_to_be_a_value_a_file_or_more_than_a_question()
 
 SECOND = {
     **{verb: (verb, "RUN") for verb in VERBS if VERBS[verb].answer == "questions"},
-    **{verb: (verb, "RUN") for verb in ("report", "gaps", "stats", "kernels", "ncu-plan", "fleet")},
+    **{verb: (verb, "RUN") for verb in ("report", "gaps", "steps", "memory", "stats", "kernels", "ncu-plan", "fleet")},
     "whatif": ("whatif", "RUN", "--host=2"),
     "query": ("query", "RUN", "SELECT count(*) FROM kernels"),
     "diff": ("diff", "RUN", "RUN"),

@@ -13,14 +13,13 @@ from msgspec.structs import replace
 from gpuledger import Trace, build_report
 from gpuledger.analyse.memory.figures import TO_DEVICE, copies_by_kind, copy_flows
 from gpuledger.analyse.nvidia_tables import cuda_gpu_mem_size_sum
-from gpuledger.answers.one_gpu import memory_answer
 from gpuledger.findings.copies import could_be_hidden_ns
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import BESIDE
 from gpuledger.findings.rules import findings
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device, analyse_devices
-from gpuledger.present.views.program_time import memory_tables
+from gpuledger.present.views.memory import memory_answer
 from gpuledger.present.views.report_parts import verdict
 from gpuledger.selection import Selection
 from gpuledger.trace.spans import Span
@@ -398,6 +397,6 @@ def test_bytes_that_were_not_recorded_are_no_number() -> None:
     by_kind = {copied.kind: copied for copied in copies_by_kind(trace, report.main_device)}
     assert (by_kind["Memset"].total_bytes, by_kind["Memset"].bytes_per_s) == (None, None)
     assert by_kind["Host-to-Device"].total_bytes == 40 * MB
-    first, *_ = memory_tables(memory_answer(trace, report.main_device)).sentences
+    first, *_ = memory_answer("made", trace, [report.main_device]).sentences
     assert "move at least 40.0 MB" in first
     assert [sized.operation for sized in cuda_gpu_mem_size_sum(trace)] == ["[CUDA memcpy Host-to-Device]"]

@@ -69,7 +69,7 @@ def test_where_no_steps_are_found_nothing_is_told_per_step(verb: str, profile: s
 
 
 def test_tables_for_programs_have_the_same_columns_with_and_without_steps(decode: Path) -> None:
-    for verb in ("memory", "critical", "phases"):
+    for verb in ("critical", "phases"):
         without, with_steps = (
             list(json.loads(gpuledger(verb, file, "--format=json").stdout)["tables"][0]["rows"][0])
             for file in (CAPTURES / "work.json.gz", decode)

@@ -85,8 +85,10 @@ def test_one_command_measures_compares_and_writes_the_page(work: Path, export: P
     assert text.endswith(f"{page.END}\n\nafter\n")
     assert "of last week" not in text
     table = [line for line in text.splitlines() if line.startswith("|")]
-    assert table[0] == f"| {' | '.join(page.HEAD)} |"
-    assert all(line.count(" | ") == len(page.HEAD) - 1 for line in table[2:])
+    assert [line for line in table if line.startswith("| task | program | ")] == [
+        f"| task | program | {aims.count(size)} | own / file | same answer |" for size in (KERNELS, EVENTS)
+    ]
+    assert {line.count(" | ") for line in table} == {4}
     assert any(re.search(r"nsys stats 1\.2\.3 \|.*yes: (\d+) of \1 lines", line) for line in table)
     assert any("| gpuledger report, cold |" in line and "yes: window and busy time, by SQL" in line for line in table)
     assert any(f"| {peers.HTA}, two tables | - |" in line and line.endswith("| not installed |") for line in table)
@@ -418,9 +420,19 @@ def test_a_page_without_both_markers_is_refused(text: str) -> None:
         page.replaced(text, "x")
 
 
+def test_the_page_has_a_column_for_each_size_and_a_line_for_each_program() -> None:
+    small = row("report", 1000, 1.0, "ours", is_ours=True, ratio=1.0)
+    large = row("report", 2000, 1.5, "ours", is_ours=True, ratio=1.0)
+    theirs = row("report", 1000, 4.0, "theirs", is_ours=False, ratio=4.0)
+    head, _, first, second = page.markdown_tables([small, theirs, large]).splitlines()
+    assert head.startswith(f"| task | program | {aims.count(1000)} | {aims.count(2000)} |")
+    assert "| ours | 1 | 1.5 |" in first
+    assert "| theirs | 4 (4) | - |" in second
+
+
 def test_names_cannot_break_the_table() -> None:
     hostile = row("report", 1, 1.0, "a|b<!--", is_ours=True, ratio=1.0)
-    [line] = page.markdown_table([hostile]).splitlines()[2:]
+    [line] = page.markdown_tables([hostile]).splitlines()[2:]
     assert r"a\|b&lt;!--" in line
 
 

@@ -13,14 +13,14 @@ from gpuledger import GpuledgerError, open_trace
 from gpuledger.analyse.launch_costs import launch_costs
 from gpuledger.analyse.range_tree import RangeNode, range_tree
 from gpuledger.answers.one_gpu import (
-    memory_answer,
     ranges_answer,
-    steps_answer,
 )
 from gpuledger.ledger.steps import Steps
 from gpuledger.present.views.gaps import gaps_answer
-from gpuledger.present.views.gpu_time import ledger_sheet, steps_tables
-from gpuledger.present.views.program_time import memory_tables, ranges_sheet, ranges_tables
+from gpuledger.present.views.memory import memory_answer
+from gpuledger.present.views.program_time import ranges_sheet, ranges_tables
+from gpuledger.present.views.report import ledger_sheet
+from gpuledger.present.views.steps import steps_answer
 from gpuledger.present.views.tables import tables_document
 from gpuledger.present.writers import write
 from gpuledger.present.writers.csv import sheet_csv
@@ -54,13 +54,12 @@ def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str
             for device in report.devices:
                 check_balance(device)
                 made = [
-                    *steps_tables(steps_answer(trace, device)).sheets,
-                    *memory_tables(memory_answer(trace, device)).sheets,
                     *ranges_tables(ranges_answer(trace, device)).sheets,
                     ledger_sheet(device),
                 ]
-                assert write(gaps_answer(path.name, trace, [device]).document(), form, width=80)
-                assert write(tables_document("steps", path.name, made, trace.health, device.zero_ns), form, width=80)
+                for answer in (gaps_answer, steps_answer, memory_answer):
+                    assert write(answer(path.name, trace, [device]).document(), form, width=80)
+                assert write(tables_document("ranges", path.name, made, trace.health, device.zero_ns), form, width=80)
             assert broken_laws(report) == []
             assert ways[number % 3](report)
     assert answered > 10

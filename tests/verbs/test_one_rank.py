@@ -15,6 +15,7 @@ from gpuledger import GpuledgerError, diff, fleet, open_trace, phases, steps, wh
 from gpuledger.analyse.ranks.rank import rank_traces
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.present.views.fleet import rank_phases_sheets
+from gpuledger.present.views.steps import steps_answer
 from gpuledger.selection import SLOWEST, Selection
 from support.command import ROOT, gpuledger
 
@@ -35,9 +36,8 @@ def test_a_rank_of_a_file_is_what_it_would_be_alone(folder: Path) -> None:
     alone = [one.trace for one in rank_traces(open_trace(path, cache=False), Selection())]
     for number, trace in enumerate(alone):
         [device] = analyse_devices(trace, "alone", Selection())
-        [answer] = steps(path, wanted=Selection(rank=number)).results
-        assert answer.device.steady_ns == device.steady_ns
-        assert answer.device.line_ns == device.line_ns
+        rows = steps(path, wanted=Selection(rank=number)).steps
+        assert rows == steps_answer("alone", trace, [device]).steps
     [(of_all, _)], [(of_one, _)] = phases(path).results, phases(path, wanted=Selection(rank=2)).results
     visits = [{cost.phase: cost.visits for cost in costs.phases}["attention"] for costs in (of_all, of_one)]
     assert visits == [4 * 2 * 4, 5 * 2]  # steps, layers, and ranks: alone it has a steady step more
@@ -45,9 +45,9 @@ def test_a_rank_of_a_file_is_what_it_would_be_alone(folder: Path) -> None:
 
 
 def test_a_rank_of_a_folder_is_its_file_and_the_slowest_is_whom_others_wait_for(folder: Path) -> None:
-    answers = [steps(folder / "two" / f"rank{number}.sqlite").results[0].device.steady_ns for number in (0, 1)]
-    assert [steps(folder / "two", wanted=Selection(rank=n)).results[0].device.steady_ns for n in (0, 1)] == answers
-    assert steps(folder / "two", wanted=Selection(rank=SLOWEST)).results[0].device.steady_ns in answers
+    answers = [steps(folder / "two" / f"rank{number}.sqlite").steps for number in (0, 1)]
+    assert [steps(folder / "two", wanted=Selection(rank=number)).steps for number in (0, 1)] == answers
+    assert steps(folder / "two", wanted=Selection(rank=SLOWEST)).steps in answers
     faster = whatif(folder / "gloo.sqlite", [("host", 2.0)], wanted=Selection(rank=SLOWEST))
     assert "which saves" in faster.headline
 

@@ -5,7 +5,6 @@ profile to another.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
@@ -56,19 +55,10 @@ class AskedPart(Struct, frozen=True):
     limit: int | None = None
 
 
-def steps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
-    """List the steps: usual length, drift, unusual ones and what made them so, and what else repeats (levels).
-
-    The number of a step is what timeline_picture(handle, step=N) takes. Keys are those of `gpuledger steps`.
-    """
-    return _answer(profiles.of(handle), QUESTIONS["steps"], AskedPart(**part))
-
-
 def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> AgentAnswer:
     """Ask for the tables of another question, as the command line's verb of the same name answers it.
 
-    memory: what is copied and allocated. ranges: host and GPU time by NVTX range. ops: time by operator (torch).
-    serving: tokens a second, what a step costs by its batch and what the host does between steps (vLLM, SGLang, ...).
+    ranges: host and GPU time by NVTX range. ops: time by operator (torch).
     phases: what attention, experts and the like cost, by layer. critical: what sets the length of a step.
     """
     opened, asked = profiles.of(handle), AskedPart(**part)
@@ -150,7 +140,7 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
     ]
 
 
-_OTHERS: Final = [question for question in (*QUESTIONS, *_OF_STEPS) if question not in ("steps", "gaps")]
+_OTHERS: Final = (*QUESTIONS, *_OF_STEPS)
 """Those that have no tool of their own."""
 
 PART: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -159,8 +149,6 @@ PART: Final[Mapping[str, Mapping[str, Any]]] = {
     "offset": OFFSET,
     "limit": LIMIT,
 }
-
-_table_tool = partial(AgentTool, arguments={"handle": HANDLE, **PART})
 
 
 def query(profiles: AgentProfiles, handle: str, sql: str, offset: int = 0, limit: int = 20) -> AgentAnswer:
@@ -251,7 +239,6 @@ def _change(row: dict[str, Any]) -> int:
 
 
 TOOLS: Final = (
-    _table_tool(steps, title="Steps"),
     AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
     AgentTool(
         ask,

@@ -19,7 +19,8 @@ from gpuledger.ledger.books import LineKind
 from gpuledger.present.views.answer import Answer
 from gpuledger.verbs import history as runs
 from gpuledger.verbs import idle, job
-from gpuledger.verbs import memory_snapshot as snapshots
+from gpuledger.verbs import memory as memory_verb
+from gpuledger.verbs import steps as steps_verb
 from gpuledger.verbs.definition import Option, Profile, VerbParameter, parameters_of
 from gpuledger.verbs.whatif import whatif as replayed
 
@@ -114,7 +115,7 @@ def fleet(profiles: AgentProfiles, paths: list[str], **part: Any) -> AgentAnswer
 
 def memory_snapshot(profiles: AgentProfiles, path: str, **part: Any) -> AgentAnswer:
     """Say who holds the memory in a snapshot of PyTorch (.pickle): the peak, leaks, fragments, an out-of-memory."""
-    answer = snapshots.memory_snapshot(profiles.folders.address(path), profiles.limits)
+    answer = memory_verb.memory_snapshot(profiles.folders.address(path), profiles.limits)
     return shown_answer(answer.document(), AskedPart(**part))
 
 
@@ -146,6 +147,18 @@ _ASKED: Final[dict[str, Any]] = {"what": {"enum": ["trend", "blame"]}, "figure":
 
 TOOLS: Final = (
     profile_tool(idle.gaps, "Idle time"),
+    profile_tool(
+        steps_verb.steps,
+        "Steps",
+        "List the steps: usual length, drift, unusual ones and what made them so, and what else repeats (levels).\n\n"
+        "Of a server (vLLM, SGLang, ...): tokens a second, what a step costs by its batch, what the host does between "
+        "steps. The number of a step is what timeline_picture(handle, step=N) takes.",
+    ),
+    profile_tool(
+        memory_verb.memory,
+        "Memory",
+        "Show what the profile copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
+    ),
     AgentTool(
         whatif, {"handle": HANDLE, "changes": _CHANGES, **_TABLES}, required=("handle", "changes"), title="What if"
     ),

@@ -9,38 +9,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpuledger.analyse.memory.figures import MemoryFigures, memory_figures
 from gpuledger.analyse.operators.arithmetic import Inputs, OperatorWork, parse_inputs
 from gpuledger.analyse.operators.costs import OperatorCosts, operator_costs
 from gpuledger.analyse.range_tree import RangeTree, range_tree
-from gpuledger.analyse.step_summary import PhaseTime, StepBooks, phase_times, step_books
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.step_variation import Variation, variation
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
 
 if TYPE_CHECKING:
     from gpuledger.analyse.operators.operators import OpGroup
     from gpuledger.analyse.utilization.stretches import SampledUse
-
-
-class StepsAnswer(Struct, frozen=True):
-    """The steps of one GPU; without steps, only the levels that the device knows."""
-
-    device: Device
-    variation: Variation | None
-    phases: tuple[PhaseTime, ...] = ()
-    every_step: tuple[StepBooks, ...] = ()
-    use: SampledUse | None = None
-    """Means of each step's counters, where they were sampled."""
-
-
-def steps_answer(trace: Trace, device: Device) -> StepsAnswer:
-    """How long a step takes, and how steps differ."""
-    steps = variation(device)
-    if steps is None:
-        return StepsAnswer(device, None)
-    return StepsAnswer(device, steps, phase_times(device, steps), step_books(device, steps), sampled_use(trace, device))
 
 
 def sampled_use(trace: Trace, device: Device) -> SampledUse | None:
@@ -51,18 +29,6 @@ def sampled_use(trace: Trace, device: Device) -> SampledUse | None:
 
     use = use_of_device(trace, device)
     return None if isinstance(use, NotMeasured) else use
-
-
-class MemoryAnswer(Struct, frozen=True):
-    """What is copied and allocated."""
-
-    device: Device
-    figures: MemoryFigures
-
-
-def memory_answer(trace: Trace, device: Device) -> MemoryAnswer:
-    """What is copied and allocated."""
-    return MemoryAnswer(device, memory_figures(trace, device))
 
 
 class OperatorShape(Struct, frozen=True):

@@ -18,7 +18,7 @@ from gpuledger.analyse.memory.figures import MemoryFigures, MemoryUse, memory_fi
 from gpuledger.analyse.over_time import StreamsOverTime, stream_use
 from gpuledger.analyse.overlap import OverlapRow, overlap
 from gpuledger.analyse.ranks.rank import rank_places
-from gpuledger.analyse.step_summary import PhaseTime, phase_times
+from gpuledger.analyse.step_summary import PhaseRow, phase_times
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun, finding_place
 from gpuledger.ledger.step_variation import Variation, variation
@@ -97,7 +97,7 @@ class ReportAnswer(Struct, frozen=True, eq=False, dict=True):
         return variation(self.run.main_device)
 
     @cached_property
-    def phases(self) -> tuple[PhaseTime, ...]:
+    def phases(self) -> tuple[PhaseRow, ...]:
         return () if self.variation is None else phase_times(self.run.main_device, self.variation)
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any
 
 from gpuledger.ledger.books import Line
@@ -41,7 +42,10 @@ def row_sheet(
         name,
         title,
         tuple(_column(field, label, is_exact=is_exact) for field, label in labels.items()),
-        tuple(tuple(cell(getattr(row, field)) for field in labels) for row in rows),
+        tuple(
+            tuple(_cell(getattr(row, field), label, is_exact=is_exact) for field, label in labels.items())
+            for row in rows
+        ),
         foot,
         why_empty=why_empty,
     )
@@ -50,6 +54,13 @@ def row_sheet(
 def _column(field: str, label: Label, *, is_exact: bool) -> Column:
     name = field if is_exact else label.text
     return Column(field, name, label.unit, None, label.detail, label.shorten, label.is_prose, label.page_text)
+
+
+def _cell(value: Any, label: Label, *, is_exact: bool) -> Cell:
+    shown = cell(value)
+    if is_exact or label.words is None:
+        return shown
+    return Term(shown.code if isinstance(shown, Term) else str(shown), label.words(value))
 
 
 def _sums(labels: dict[str, Label], rows: Sequence[Row]) -> tuple[tuple[Cell, ...], ...]:
@@ -76,8 +87,8 @@ def cell(value: Any) -> Cell:
             return cause_term(value)
         case bool():
             return Term(str(value).lower(), say("yes") if value else say("no"))
-        case str() if (label := getattr(value, "label", None)) is not None:
-            return Term(str(value), label)
+        case str() | Enum() if (label := getattr(value, "label", None)) is not None:
+            return Term(str(value.value if isinstance(value, Enum) else value), label)
         case (int(x), int(y), int(z)):
             return x, y, z
         case list() | tuple():

@@ -32,11 +32,16 @@ VERBS: Final = {
         answer="idle",
         declared="idle",
     ),
-    "steps": _question("List the steps of PROFILE: usual length, drift, unusual ones and what made them so."),
-    "serving": _question(
-        "Show what serving costs in PROFILE: tokens a second, step time by batch, idle time between steps."
+    "steps": Verb(
+        "List the steps of PROFILE: usual length, drift, unusual ones, and what serving costs by batch.",
+        answer="steps",
+        declared="steps",
     ),
-    "memory": _question("Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak."),
+    "memory": Verb(
+        "Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
+        answer="memory",
+        declared="memory",
+    ),
     "ranges": _question("Show where PROFILE spends time by NVTX range: host and GPU time, launches, waits."),
     "phases": _question(
         "Show what each phase of a layer costs in PROFILE, and the idle time inside and between phases."
@@ -75,12 +80,12 @@ VERBS: Final = {
     "explain": Verb("Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify."),
 }
 
-RENAMED: Final = {"launches": "gaps", "overlap": "gaps"}
+RENAMED: Final = {"launches": "gaps", "overlap": "gaps", "serving": "steps"}
 """What was a verb of its own, and the verb that answers it."""
 
 GROUPS: Final = {
     "Start here": ("report", "info", "explain", "view"),
-    "Why the GPU is idle": ("gaps", "steps", "serving", "critical", "memory"),
+    "Why the GPU is idle": ("gaps", "steps", "critical", "memory"),
     "Why kernels are slow, and whose they are": ("kernels", "ncu-plan", "ops", "ranges", "phases", "stats"),
     "Would it help, did it": ("whatif", "diff", "history", "align", "time"),
     "Many ranks": ("fleet",),

@@ -13,28 +13,19 @@ from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.path_summary import PathSummary, path_summary
 from gpuledger.analyse.phase_costs import KnownJob, PhaseCosts, phase_costs, phase_waits, talking_ranks
 from gpuledger.analyse.range_tree import RangeTree, range_shares
-from gpuledger.analyse.serving import Serving
-from gpuledger.analyse.serving import serving as serving_answer
-from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.answers.one_gpu import (
-    MemoryAnswer,
     OperatorsAnswer,
-    StepsAnswer,
-    memory_answer,
     operators_answer,
     ranges_answer,
-    steps_answer,
 )
 from gpuledger.findings.profiled_run import columns_for
 from gpuledger.jobs.run import fleet, job_profiles
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.views.critical import critical_document
-from gpuledger.present.views.gpu_time import steps_tables
 from gpuledger.present.views.operators import operators_tables
 from gpuledger.present.views.phases import Waits, phases_document
-from gpuledger.present.views.program_time import memory_tables, printed_ranges_sheet, ranges_tables
-from gpuledger.present.views.serving import serving_tables
+from gpuledger.present.views.program_time import printed_ranges_sheet, ranges_tables
 from gpuledger.present.views.shown import ShownAnswer
 from gpuledger.present.views.tables import TableAnswer, answers_document, stretch_sheet, tables_document
 from gpuledger.read import wanted_columns
@@ -42,9 +33,8 @@ from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.replay.scenario import ENOUGH_FOLLOWED, scenarios
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
-from gpuledger.trace.model import NotMeasured, Trace
+from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
-from gpuledger.verbs.memory_snapshot import is_snapshot_file, memory_snapshot
 from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading, profile_name
 
 Result = TypeVar("Result")
@@ -106,34 +96,10 @@ class Question(Struct, Generic[Result], frozen=True):
         return replace(told, shown=tuple(shown))
 
 
-_STEPS: Final = Question("steps", steps_answer, steps_tables, reads_samples=True)
-_MEMORY: Final = Question("memory", memory_answer, memory_tables)
 _RANGES: Final = Question("ranges", ranges_answer, ranges_tables, reads_samples=True)
 _OPS: Final = Question("ops", operators_answer, operators_tables, names_graphs=True)
-_SERVING: Final = Question("serving", serving_answer, serving_tables)
 
-QUESTIONS: Final[Mapping[str, Question[Any]]] = {
-    question.name: question for question in (_STEPS, _MEMORY, _RANGES, _OPS, _SERVING)
-}
-
-
-def steps(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[StepsAnswer]:
-    """The steps: usual length, drift, unusual ones and what made them so."""
-    return _STEPS.ask(profile, **asked)
-
-
-def serving(
-    profile: Profile, *, gpu_hour_price: float | None = None, **asked: Unpack[CommonOptions]
-) -> ShownAnswer[Serving | NotMeasured]:
-    """Tokens a second, what a step costs by its batch, and what the host does between steps."""
-    return _SERVING.ask(profile, gpu_hour_price=gpu_hour_price, **asked)
-
-
-def memory(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[MemoryAnswer] | ShownAnswer[SnapshotAnswer]:
-    """What is copied and allocated; of a memory snapshot of PyTorch, who holds the memory."""
-    if not isinstance(profile, Trace) and is_snapshot_file(profile):
-        return memory_snapshot(profile, asked.get("limits", DEFAULT_LIMITS), asked.get("progress", NOBODY))
-    return _MEMORY.ask(profile, **asked)
+QUESTIONS: Final[Mapping[str, Question[Any]]] = {question.name: question for question in (_RANGES, _OPS)}
 
 
 def ranges(profile: Profile, **asked: Unpack[CommonOptions]) -> ShownAnswer[RangeTree] | ShownAnswer[None]:

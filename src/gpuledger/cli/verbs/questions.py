@@ -1,8 +1,7 @@
 """The verbs that ask one question of a profile: read it, find its steps, answer, and show the tables of the answer.
 
-`gaps`, `steps`, `serving`, `launches`, `memory`, `ranges`, `ops` and `overlap` answer for each GPU; `phases` and
-`critical` put the steady steps together from their phases, and from what they waited for. `memory` also takes snapshots
-of PyTorch.
+`ranges` and `ops` answer for each GPU; `phases` and `critical` put the steady steps together from their phases, and
+from what they waited for.
 """
 
 from __future__ import annotations
@@ -38,67 +37,6 @@ def question(help_text: Callable[..., None]) -> click.Command:
     return click.command(help_text.__name__)(
         profile_argument(rank_step_options(names_option(limit_option(page_options(verb)))))
     )
-
-
-@question
-def steps() -> None:
-    """List the steps of PROFILE: usual length, drift, unusual ones and what made them so.
-
-    Every step has its length, the share of it that the GPU was busy, and the number of kernels that began in it.
-
-    Steps are found by torch's ProfilerStep, by a repeated range, by graph launches, or inferred from repeating
-    kernels. They tile the device's time: a step ends when the last work launched in it ends, and the next one
-    begins there. Where GPU metrics were sampled, each step also has its means of them and of the clock.
-
-    \b
-    Examples:
-      gpuledger steps run.sqlite
-      gpuledger steps run.sqlite --step-kernel=argmax
-    """
-
-
-@question
-@click.option(
-    "--gpu-hour-price",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="PRICE",
-    help="What an hour of this GPU costs, in any currency: also show what a million decode tokens cost.",
-)
-def serving() -> None:
-    """Show what serving costs in PROFILE: tokens a second, step time by batch, idle time between steps.
-
-    vLLM, SGLang, TensorRT-LLM, ATOM and `gpuledger bench serve` write the batch of each step into its range
-    (execute_context_9(8155)_generation_37(37), step[DECODE bs=64], decode[bs=117/128 tok=117]): that is read, and the
-    time of steps fitted as a base and so much for each prefill token, decode token and request; how good the fit is,
-    steps say that it had not seen. Between steps, what the host did while the GPU was idle: scheduling, sampling,
-    detokenizing. Time to first token does not count queues, which engines do not record.
-
-    \b
-    Examples:
-      gpuledger serving trace.json.gz
-      gpuledger serving run.sqlite --gpu-hour-price=3.5
-      gpuledger serving run.sqlite --format=csv -o steps.csv
-    """
-
-
-@question
-def memory() -> None:
-    """Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.
-
-    Copies are split by direction and by the memory they touch; pageable memory is slow and blocks the host.
-    Allocations are counted from CUDA calls, and from nsys's memory events where they were recorded
-    (--cuda-memory-usage=true).
-
-    PROFILE may also be a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot, or `gpuledger capture torch
-    --memory`): who holds the peak, by line and by stack; what leaks; what is fragmented; what an out-of-memory was made
-    of. No class in the pickle is loaded.
-
-    \b
-    Examples:
-      gpuledger memory run.sqlite
-      gpuledger memory run.sqlite --format=json
-      gpuledger memory snapshot.pickle
-    """
 
 
 @question

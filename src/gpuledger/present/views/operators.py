@@ -12,11 +12,10 @@ from gpuledger.analyse.operators.graph_places import MODULE
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit, percent, share_column
-from gpuledger.present.views.gpu_time import Sentences
 from gpuledger.present.views.light import lit_columns
 from gpuledger.present.views.program_time import NAMED, names_with_shares
 from gpuledger.present.views.tables import TableAnswer
-from gpuledger.present.views.words import none_sentence, steady_title, step_time_text
+from gpuledger.present.views.words import Sentences, none_sentence, steady_title, step_time_text
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text
 

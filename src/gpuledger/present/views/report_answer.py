@@ -22,11 +22,11 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Outlier, Variation
 from gpuledger.ledger.steps import PHASES
 from gpuledger.present.json.kernels import MatchedKernelsJson, matched_json
-from gpuledger.present.json.memory_snapshot import SnapshotJson
 from gpuledger.present.json.utilization import DeviceUseJson, device_use_json
 from gpuledger.present.terms import made_at
 from gpuledger.present.views.answer import Answer, health_rows
 from gpuledger.present.views.info import ProfileOrigin, profile_origin
+from gpuledger.present.views.memory_snapshot import MemorySnapshotAnswer
 from gpuledger.present.views.report_parts import closing, verdict
 
 
@@ -259,12 +259,11 @@ class ReportDocument(Answer, frozen=True, kw_only=True, tag="gpuledger.report/1"
     kernels: tuple[MatchedKernelsJson, ...] | None
     """Only with --ncu: the kernels of the steady steps of each GPU in the order of execution, each with the profiled
     launch that speaks for it."""
-    memory: SnapshotJson | None
-    """Only with --memory: what a memory snapshot of the same run says. zero_ns is the wall clock, in ns since 1970,
-    when its history begins."""
+    memory: MemorySnapshotAnswer | None
+    """Only with --memory: the document gpuledger.memorysnapshot/1 of the same run."""
 
 
-def report_json(report: ReportAnswer, memory: SnapshotJson | None = None) -> ReportDocument:
+def report_json(report: ReportAnswer, memory: MemorySnapshotAnswer | None = None) -> ReportDocument:
     """The report; `memory` is of the same run."""
     run, main = report.run, report.run.main_device
     by_gpu = {device.gpu: device for device in run.devices}

@@ -8,6 +8,8 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
 from gpuledger.units import count_text, share_text, time_text
 
+Sentences = tuple[Message, ...]
+
 WORTH_DOING: Final = 0.01
 """From this share of the step on, something is worth a sentence about what to do."""
 
@@ -46,7 +48,7 @@ def largest_line_sentence(device: Device) -> Message:
         "Largest line: {line}, {share}; for details run `gpuledger {verb}`.",
         line=line.label,
         share=share_text(time_ns / max(device.steady_ns, 1)),
-        verb="gaps" if line.is_idle else "kernels" if line.is_compute else "overlap",
+        verb="gaps" if line.is_idle else "kernels" if line.is_compute else "gaps",
     )
 
 

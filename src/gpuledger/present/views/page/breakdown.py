@@ -11,6 +11,15 @@ from msgspec.structs import replace
 
 from gpuledger.analyse.gap_summary import CauseRow, GapLengthRow, GapRow, GapSummary, TriggerRow
 from gpuledger.analyse.path_summary import PathSummary
+from gpuledger.analyse.step_summary import (
+    LevelRow,
+    PhaseRow,
+    UnusualStepRow,
+    UsualStepRow,
+    level_rows,
+    unusual_steps,
+    usual_step,
+)
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
@@ -32,7 +41,6 @@ from gpuledger.present.views.critical import (
     path_sentence,
     step_text,
 )
-from gpuledger.present.views.gpu_time import levels_sheet, outliers_sheet, phases_sheet, usual_sheet
 from gpuledger.present.views.light import kernels_sheet, light_chart, light_sheet, parts_sentence, step_sentence
 from gpuledger.present.views.page.over_time import place_on_timeline
 from gpuledger.present.views.page.rooflines import operator_roofline_chart
@@ -116,8 +124,8 @@ def _ledger_sheet(device: Device) -> Sheet:
 def steps_section(report: ReportAnswer) -> doc.Section:
     """The strip, the median step, and the tables of `gpuledger steps` but the list of all steps."""
     device = report.run.main_device
-    steps, levels = report.variation, levels_sheet(device)
-    repeats = [doc.SheetBlock(levels, caption=say("What repeats"), anchor=levels.name)] if levels.rows else []
+    steps, levels = report.variation, level_rows(device)
+    repeats = [_rows("levels", say("What repeats"), LevelRow, levels, anchor="levels")] if levels else []
     if steps is None:
         missing = say("nothing repeats in this profile, so no steps were found; --step-range=REGEX defines them")
         if device.levels:
@@ -135,24 +143,24 @@ def steps_section(report: ReportAnswer) -> doc.Section:
             count=count_text(len(steps.steps)),
             each=neighbours,
         )
-    usual, phases = usual_sheet(device, steps), phases_sheet(device, report.phases)
+    usual, unusual = usual_step(device, steps), unusual_steps(device, steps)
     blocks: list[doc.Block] = [
         doc.Paragraph(said, "lead"),
         _step_strip(device, steps),
-        doc.SheetBlock(usual, caption=say("Steps, GPU {gpu}", gpu=device.gpu), anchor=usual.name),
+        _rows("usual", say("Steps, GPU {gpu}", gpu=device.gpu), UsualStepRow, (usual,), anchor="usual"),
     ]
-    if phases.rows:
-        blocks.append(doc.SheetBlock(phases, caption=say("Prefill and decode"), anchor=phases.name))
+    if report.phases:
+        blocks.append(_rows("phases", say("Prefill and decode"), PhaseRow, report.phases, anchor="step-phases"))
     if report.serving is not None:
-        from gpuledger.present.views.serving import serving_tables  # few pages have one
+        from gpuledger.present.views.steps import batch_tables, serving_sentences  # few pages have one
 
-        told = serving_tables(report.serving)
-        blocks += [doc.Paragraph(sentence, "note") for sentence in told.sentences]
-        blocks += [doc.SheetBlock(sheet, caption=sheet.title, anchor=sheet.name) for sheet in told.shown]
-    outliers = doc.SheetBlock(
-        outliers_sheet(device, steps), caption=say("Unusual steps, the longest first"), anchor="outliers"
-    )
-    blocks.append(outliers if outliers.sheet.rows else doc.Paragraph(say("No step is unusual for its phase."), "note"))
+        blocks += [doc.Paragraph(sentence, "note") for sentence in serving_sentences(report.serving)]
+        blocks += [_rows(*table, anchor=table[0]) for table in batch_tables(report.serving)]
+    if unusual:
+        title = say("Unusual steps, the longest first")
+        blocks.append(_rows("unusual", title, UnusualStepRow, unusual, anchor="outliers"))
+    else:
+        blocks.append(doc.Paragraph(say("No step is unusual for its phase."), "note"))
     return doc.Section("steps", say("Steps"), (*blocks, *repeats), result=_steps_said(steps))
 
 

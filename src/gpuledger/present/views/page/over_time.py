@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from gpuledger.analyse.launch_costs import LaunchCallRow, LaunchRangeRow, QueueRow
+from gpuledger.analyse.launch_costs import CallRow, LaunchRangeRow, QueueRow
+from gpuledger.analyse.memory.figures import CopyRow, MemoryUseRow
 from gpuledger.analyse.range_tree import RangeNode, RangeTree
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.attribution.flame_trees import FlameTree, TreeKind
@@ -27,7 +28,6 @@ from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.program_time import (
     OUTSIDE,
-    memory_sheets,
     sheet_of_nodes,
 )
 from gpuledger.present.views.tables import stretch_sheet
@@ -154,8 +154,8 @@ def launches_section(report: ReportAnswer) -> doc.Section:
         *(
             (titled(title), row_sheet(name, title, kind, rows))
             for name, title, kind, rows in (
-                ("launch_calls", say("Launch calls"), LaunchCallRow, costs.launch_calls),
-                ("waiting_calls", say("Calls that wait for the GPU"), LaunchCallRow, costs.waiting_calls),
+                ("launch_calls", say("Launch calls"), CallRow, costs.launch_calls),
+                ("waiting_calls", say("Calls that wait for the GPU"), CallRow, costs.waiting_calls),
                 ("queue", say("How far the host runs ahead"), QueueRow, (costs.queue_row,)),
                 ("launches_by_range", say("Launches by range"), LaunchRangeRow, costs.by_range),
             )
@@ -189,12 +189,13 @@ def memory_section(report: ReportAnswer) -> doc.Section:
         draw = partial(memory_area, say("Device memory in use"), said, [Band(use.most_bytes)], window_ends(report.run))
         blocks += [doc.Paragraph(said, "lead"), doc.Chart(draw, name="memory-chart")]
     device = report.run.main_device
-    sheets = memory_sheets(device, report.memory)
+    copies, calls = (steady_title(device, title, with_gpu=False) for title in (say("Copies"), say("Allocation calls")))
+    in_use = () if isinstance(report.memory.in_use, NotMeasured) else (report.memory.in_use,)
     blocks += _tables(
         device,
-        (steady_title(device, say("Copies"), with_gpu=False), sheets.copies),
-        (steady_title(device, say("Allocation calls"), with_gpu=False), sheets.allocation_calls),
-        (say("Device memory"), sheets.in_use),
+        (copies, row_sheet("copies", copies, CopyRow, report.memory.copies)),
+        (calls, row_sheet("allocation_calls", calls, CallRow, report.memory.allocation_calls)),
+        (say("Device memory"), row_sheet("in_use", say("Device memory"), MemoryUseRow, in_use)),
     )
     if not len(trace[Table.COPIES]):
         missing = trace.missing(Table.COPIES)
