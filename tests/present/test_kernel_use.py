@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from gpuledger import build_report
 from gpuledger.analyse.utilization.against_counters import agreement, held_against
