@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from gpuledger.verbs.job import fleet
     from gpuledger.verbs.kernels import kernels, ncu_plan
     from gpuledger.verbs.memory import memory
+    from gpuledger.verbs.operators import ops
     from gpuledger.verbs.query import query
-    from gpuledger.verbs.questions import critical, ops, phases, ranges
+    from gpuledger.verbs.questions import critical
+    from gpuledger.verbs.ranges import ranges
     from gpuledger.verbs.recorded import stats
     from gpuledger.verbs.report import Report, build_report, report
     from gpuledger.verbs.steps import steps
@@ -115,7 +117,6 @@ __all__ = [
     "open_kernels",
     "open_trace",
     "ops",
-    "phases",
     "query",
     "ranges",
     "report",

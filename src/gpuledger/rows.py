@@ -70,6 +70,12 @@ class Label(NamedTuple):
     """Whether tables for people close with the sum."""
     page_text: str = ""
     """What a page calls it, where that is something else."""
+    unknown: str = ""
+    """What people see in the place of None."""
+    separator: str = " > "
+    """What people see between the parts of a list."""
+    is_nested: bool = False
+    """Whether people see it set in by the row's `depth`."""
 
 
 class Row(Struct, frozen=True):

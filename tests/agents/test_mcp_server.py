@@ -216,8 +216,8 @@ def test_a_finding_has_evidence_rows_fix_and_how_to_verify(profiles: AgentProfil
 
 @pytest.mark.parametrize(
     ("tool", "verb", "name"),
-    [(verb, verb, "decode") for verb in ("steps", "gaps", "memory")]
-    + [("ask", verb, "decode") for verb in ("ranges", "ops", "phases", "critical")],
+    [(verb, verb, "decode") for verb in ("steps", "gaps", "memory", "ranges", "ops")]
+    + [("ask", verb, "decode") for verb in ("critical",)],
 )
 def test_tables_in_pages_are_those_of_the_verb(
     profiles: AgentProfiles, folder: Path, tool: str, verb: str, name: str
@@ -356,7 +356,7 @@ def test_names_of_a_profile_are_cleaned_and_cut_wherever_they_are_told(profiles:
     which = {"handle": handle(profiles, "named")}
     found = told(profiles, "report", **which)
     asked: list[tuple[str, dict[str, Any]]] = [("report", {}), ("steps", {}), ("gaps", {}), ("kernels", {})]
-    asked += [("ask", {"question": question}) for question in ("ops", "ranges")]
+    asked += [("ops", {}), ("ranges", {})]
     asked += [("finding", {"code": short["code"]}) for short in found["findings"]]
     answers = [told(profiles, "open_profile", path="named.sqlite")]
     answers += [told(profiles, tool, **which, **more) for tool, more in asked]

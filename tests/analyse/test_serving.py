@@ -236,7 +236,7 @@ def test_a_profile_without_batches_says_so() -> None:
     trace = of_tables(strings, {Table.KERNELS: table(Table.KERNELS, strings, 1, end_ns=[10], name=["k"])})
     answer = steps(trace)
     assert "no range around GPU work says the batch of a step" in answer.not_measured["serving"]
-    assert answer.serving == answer.batches == ()
+    assert (answer.serving, answer.batches) == ((), ())
 
 
 def test_tokens_a_second_are_those_of_the_engines_own_clock(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "report": ("report",),
     "a brief one": ("report", "--brief"),
     "JSON": ("report", "--format=json"),
-    "CSV, with remarks": ("phases", "--format=csv"),
+    "CSV, with remarks": ("stats", "--format=csv"),
     "Chinese": ("report", "--lang=zh"),
     "a page": ("gaps", "--format=html"),
     "exact numbers": ("gaps", "--raw"),
@@ -200,11 +200,11 @@ def test_a_profile_of_another_rank_is_part_of_the_question(folder: Path, profile
     other = _aged(Path(shutil.copyfile(profile, ranks / "other.sqlite")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FileState, "was_settled", lambda *_: True)
-        gpuledger("phases", profile, f"--ranks={ranks}")
+        gpuledger("ranges", profile, f"--ranks={ranks}")
         kept = {path.name for path in folder.iterdir()}
         assert kept
         _changed_bytes(other)
-        gpuledger("phases", profile, f"--ranks={ranks}")
+        gpuledger("ranges", profile, f"--ranks={ranks}")
     assert {path.name for path in folder.iterdir()} != kept
 
 
@@ -243,7 +243,7 @@ VALUES = {
         "measured",
         "metrics",
     ),
-    *("mock_range", "named", "no_cache", "least_ns", "range_pattern", "raw", "remove", "reports", "schema"),
+    *("mock_range", "no_cache", "least_ns", "range_pattern", "raw", "remove", "reports", "schema"),
     *("scope_pattern", "speedup", "sql", "step_kernel", "step_range", "tier", "time_ns", "verbose", "workers"),
 }
 """Parameters that are all of what they say: their value is part of the question, and there is nothing behind it."""
@@ -259,9 +259,10 @@ def test_every_parameter_is_known_to_be_a_value_a_file_or_more_than_a_question()
     assert sum(map(len, known)) == len(parameters)
 
 
+ASKED = ("report", "gaps", "steps", "memory", "ranges", "ops", "stats", "kernels", "ncu-plan", "fleet")
 SECOND = {
     **{verb: (verb, "RUN") for verb in VERBS if VERBS[verb].answer == "questions"},
-    **{verb: (verb, "RUN") for verb in ("report", "gaps", "steps", "memory", "stats", "kernels", "ncu-plan", "fleet")},
+    **{verb: (verb, "RUN") for verb in ASKED},
     "whatif": ("whatif", "RUN", "--host=2"),
     "query": ("query", "RUN", "SELECT count(*) FROM kernels"),
     "diff": ("diff", "RUN", "RUN"),

@@ -23,7 +23,6 @@ QUESTIONS = [
     "steps",
     "memory",
     "ranges",
-    "phases",
     "critical",
     "ops",
     "kernels",

@@ -94,7 +94,7 @@ def test_what_another_range_launched_is_counted_nowhere(tmp_path: Path) -> None:
     trace = program(tmp_path / "a.sqlite", late)
     [device] = analysed(trace, Selection(scope_pattern="^layer2$"))
     assert len(device.steady_launches) == 4
-    assert [node.name for node in range_tree(trace, device).nodes] == ["layer2"]
+    assert [node.range for node in range_tree(trace, device).nodes] == ["layer2"]
     assert range_tree(trace, device).nodes[0].launches == 4
 
 

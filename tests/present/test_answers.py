@@ -54,9 +54,7 @@ def test_what_is_said_of_gaps_is_what_the_table_has(unpacked: Callable[[str], Pa
 
 
 @pytest.mark.parametrize("profile", some(["work", "graph_warm"], 2))
-@pytest.mark.parametrize(
-    "verb", [*VERBS, "phases", "critical", "whatif", "whatif --host=2 --launch-cost=2us", "report"]
-)
+@pytest.mark.parametrize("verb", [*VERBS, "critical", "whatif", "whatif --host=2 --launch-cost=2us", "report"])
 def test_where_no_steps_are_found_nothing_is_told_per_step(verb: str, profile: str) -> None:
     name, *options = verb.split()
     unpacked = CAPTURES / f"{profile}.json.gz"
@@ -69,7 +67,7 @@ def test_where_no_steps_are_found_nothing_is_told_per_step(verb: str, profile: s
 
 
 def test_tables_for_programs_have_the_same_columns_with_and_without_steps(decode: Path) -> None:
-    for verb in ("critical", "phases"):
+    for verb in ("critical",):
         without, with_steps = (
             list(json.loads(gpuledger(verb, file, "--format=json").stdout)["tables"][0]["rows"][0])
             for file in (CAPTURES / "work.json.gz", decode)

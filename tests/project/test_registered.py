@@ -7,7 +7,6 @@ tests/project/test_docs.py wants fresh pages of verbs; Chinese is asked for by `
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ from types import FunctionType
 import pytest
 
 import gpuledger as gpuledger_package
-from gpuledger.agents.table_tools import ask
 from gpuledger.cli.main import verb_named
 from gpuledger.findings.pages import codes, page
 from gpuledger.findings.rules import REFUSALS, RULES
@@ -28,7 +26,6 @@ from gpuledger.present.views.schema import answer_types
 from gpuledger.present.writers.page_text import page_text
 from gpuledger.read.registry import READERS, load_reader
 from gpuledger.verbs import VERBS
-from gpuledger.verbs.questions import QUESTIONS
 from support.command import ROOT, gpuledger
 from support.package_source import MODULES, PACKAGE, nodes
 
@@ -143,12 +140,6 @@ def test_a_verb_that_answers_is_a_function_in_python() -> None:
     assert [name for name in answering if not isinstance(getattr(gpuledger_package, name), FunctionType)] == []
     modules = {path.stem for path in (PACKAGE / "verbs").glob("[a-z]*.py")}
     assert {verb.answer for verb in answering.values()} == modules - NO_VERBS
-
-
-def test_every_question_is_told_to_agents() -> None:
-    """What they read before they choose; steps and gaps are tools of their own."""
-    told = inspect.getdoc(ask) or ""
-    assert [name for name in QUESTIONS if name not in ("steps", "gaps") and f"{name}: " not in told] == []
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from msgspec.structs import replace
 
-from gpuledger import GpuledgerError, diff, fleet, open_trace, phases, steps, whatif
+from gpuledger import GpuledgerError, diff, fleet, open_trace, ranges, steps, whatif
 from gpuledger.analyse.ranks.rank import rank_traces
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.present.views.fleet import rank_phases_sheets
@@ -38,8 +38,8 @@ def test_a_rank_of_a_file_is_what_it_would_be_alone(folder: Path) -> None:
         [device] = analyse_devices(trace, "alone", Selection())
         rows = steps(path, wanted=Selection(rank=number)).steps
         assert rows == steps_answer("alone", trace, [device]).steps
-    [(of_all, _)], [(of_one, _)] = phases(path).results, phases(path, wanted=Selection(rank=2)).results
-    visits = [{cost.phase: cost.visits for cost in costs.phases}["attention"] for costs in (of_all, of_one)]
+    answers = ranges(path, ranks=(str(path),)), ranges(path, wanted=Selection(rank=2))
+    visits = [{row.phase: row.visits for row in answer.phases}["attention"] for answer in answers]
     assert visits == [4 * 2 * 4, 5 * 2]  # steps, layers, and ranks: alone it has a steady step more
     assert diff(path, path, Selection(rank=1)).delta_ns == 0
 
@@ -57,10 +57,11 @@ def test_phases_by_rank_are_those_of_each_rank_alone(folder: Path) -> None:
     shown = fleet(path, workers=0, phases=True)
     [table] = [table for table in shown.to_dict()["tables"] if table["table"] == "job_phases"]
     for number, (row, rank) in enumerate(zip(table["rows"], shown.results[0].job.ranks, strict=True)):
-        [(costs, _)] = phases(path, wanted=Selection(rank=number)).results
-        assert dict(rank.phases_ns) == costs.of_layers_ns
+        of_rank = ranges(path, wanted=Selection(rank=number)).phases
+        named = {phase: time for phase, time in rank.phases_ns if time}
+        assert {each.phase: each.time_ns for each in of_rank if each.time_ns} == named
         assert sum(value for key, value in row.items() if key != "rank") == pytest.approx(
-            costs.whole_ns / rank.step_count
+            sum(each.time_ns for each in of_rank) / rank.step_count
         )
     assert "job_phases" not in str(fleet(path, workers=0).to_dict()["tables"])
 

@@ -62,7 +62,6 @@ def test_the_verbs_that_read_need_no_extra(tmp_path: Path) -> None:
         "gaps",
         "steps",
         "ranges",
-        "phases",
         "critical",
         "memory",
     )

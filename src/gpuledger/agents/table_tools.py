@@ -4,7 +4,7 @@ profile to another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -30,7 +30,6 @@ from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.diff.document import verdict_text
 from gpuledger.present.views.kernels import kernel_sentences
 from gpuledger.present.views.query import query_document, schema_document
-from gpuledger.present.views.shown import ShownResult
 from gpuledger.present.views.timeline import step_kernels_sheet
 from gpuledger.present.views.utilization import use_answer
 from gpuledger.selection import Selection
@@ -39,7 +38,7 @@ from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
-from gpuledger.verbs.questions import QUESTIONS, Question, critical, phases
+from gpuledger.verbs.questions import critical as critical_path
 
 FEW: Final = 5  # rows of each table where no table is named
 
@@ -55,21 +54,12 @@ class AskedPart(Struct, frozen=True):
     limit: int | None = None
 
 
-def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> AgentAnswer:
-    """Ask for the tables of another question, as the command line's verb of the same name answers it.
-
-    ranges: host and GPU time by NVTX range. ops: time by operator (torch).
-    phases: what attention, experts and the like cost, by layer. critical: what sets the length of a step.
-    """
+def critical(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
+    """Show the critical path: the host and GPU work that sets the step time."""
     opened, asked = profiles.of(handle), AskedPart(**part)
-    if question in QUESTIONS:
-        return _answer(opened, QUESTIONS[question], asked)
     wanted = opened.wanted if asked.device is None else replace(opened.wanted, device=asked.device)
-    shown = shown_answer(_OF_STEPS[question](opened.run.trace, wanted=wanted).document(), asked)
+    shown = shown_answer(critical_path(opened.run.trace, wanted=wanted).document(), asked)
     return AgentAnswer({"handle": handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, **shown.content})
-
-
-_OF_STEPS: Final[Mapping[str, Callable[..., ShownResult]]] = {"phases": phases, "critical": critical}
 
 
 def shown_answer(document: Document, part: AskedPart) -> AgentAnswer:
@@ -114,14 +104,6 @@ def kernels(
     return AgentAnswer(content)
 
 
-def _answer(opened: OpenedProfile, question: Question[Any], part: AskedPart) -> AgentAnswer:
-    device = opened.device(part.device)
-    told = question.of_gpu(opened.run.trace, device)
-    return AgentAnswer(
-        {**_about(opened, device), "answer": list(told.sentences), "tables": _tables(told.sheets, part, MOST_LETTERS)}
-    )
-
-
 def _about(opened: OpenedProfile, device: Device) -> dict[str, Any]:
     return {"handle": opened.handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, "device": device.gpu}
 
@@ -139,9 +121,6 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
         for table in tables_json(chosen)
     ]
 
-
-_OTHERS: Final = (*QUESTIONS, *_OF_STEPS)
-"""Those that have no tool of their own."""
 
 PART: Final[Mapping[str, Mapping[str, Any]]] = {
     "device": DEVICE,
@@ -240,12 +219,7 @@ def _change(row: dict[str, Any]) -> int:
 
 TOOLS: Final = (
     AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
-    AgentTool(
-        ask,
-        {"handle": HANDLE, "question": {"type": "string", "enum": _OTHERS}, **PART},
-        required=("handle", "question"),
-        title="Another question",
-    ),
+    AgentTool(critical, {"handle": HANDLE, **PART}, title="Critical path"),
     AgentTool(
         query,
         {

@@ -22,10 +22,12 @@ from gpuledger.verbs import idle, job
 from gpuledger.verbs import memory as memory_verb
 from gpuledger.verbs import steps as steps_verb
 from gpuledger.verbs.definition import Option, Profile, VerbParameter, parameters_of
+from gpuledger.verbs.operators import ops
+from gpuledger.verbs.ranges import ranges
 from gpuledger.verbs.whatif import whatif as replayed
 
 _JSON_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"}
-_OF_A_PROCESS: Final = ("wanted", "names_from", "limits", "progress")
+_OF_A_PROCESS: Final = ("wanted", "names_from", "limits", "progress", "ranks")
 """Parameters that an agent does not give: a handle is a profile cut into steps."""
 
 
@@ -58,7 +60,9 @@ def _schema(parameter: VerbParameter) -> dict[str, Any]:
     kind, several = parameter.kind, get_origin(parameter.kind) is tuple
     inside = get_args(kind)[0] if several else kind
     values = get_args(inside) if get_origin(inside) is Literal else ()
-    one = {"enum": list(values)} if values else {"type": _JSON_TYPES[inside]}
+    one: dict[str, Any] = {"enum": list(values)} if values else {"type": _JSON_TYPES.get(inside, "array")}
+    if get_origin(inside) is tuple:
+        one["items"] = {"type": _JSON_TYPES[get_args(inside)[0]]}
     said = parameter.said.help if isinstance(parameter.said, Option) else ""
     return {"description": said, **({"type": "array", "items": one, "maxItems": 20} if several else one)}
 
@@ -159,6 +163,13 @@ TOOLS: Final = (
         "Memory",
         "Show what the profile copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
     ),
+    profile_tool(
+        ranges,
+        "Ranges and phases",
+        "Show where time goes by NVTX range, as a tree: host and GPU time, launches, waits; and what attention, "
+        "experts and the like cost, by layer. `phases` are [name, regex] of phases that go by other names.",
+    ),
+    profile_tool(ops, "Operators"),
     AgentTool(
         whatif, {"handle": HANDLE, "changes": _CHANGES, **_TABLES}, required=("handle", "changes"), title="What if"
     ),

@@ -80,7 +80,7 @@ class LevelRow(Row, frozen=True):
     share: Annotated[float, Label(say("of the window"), Unit.SHARE)]
 
 
-class PhaseRow(Row, frozen=True):
+class PrefillRow(Row, frozen=True):
     """The time of one phase, in the steps or beside them."""
 
     gpu: Gpu
@@ -151,7 +151,7 @@ def unusual_steps(device: Device, variation: Variation) -> tuple[UnusualStepRow,
     )
 
 
-def phase_times(device: Device, variation: Variation) -> tuple[PhaseRow, ...]:
+def phase_times(device: Device, variation: Variation) -> tuple[PrefillRow, ...]:
     """A line per phase of the steps, and one for what lies before and after them; none where nothing tells."""
     if not device.phases.known:
         return ()
@@ -161,14 +161,14 @@ def phase_times(device: Device, variation: Variation) -> tuple[PhaseRow, ...]:
     def beside(number: int, where: PhasePlace, start_ns: int, end_ns: int) -> None:
         if number:
             looked_at = covered(device.ledger.busy.stretches, np.array([start_ns]), np.array([end_ns]))
-            times.append(PhaseRow(device.gpu, PHASES[number], where, None, None, int(looked_at[0])))
+            times.append(PrefillRow(device.gpu, PHASES[number], where, None, None, int(looked_at[0])))
 
     beside(device.phases.before, PhasePlace.BEFORE, window.start_ns, int(edges[0]))
     for number in distinct(phase).tolist():
         lengths = variation.steps.length_ns[phase == number]
         [middle] = nearest_percentiles(lengths, 50)
         name = PHASES[number] or None
-        times.append(PhaseRow(device.gpu, name, PhasePlace.STEPS, len(lengths), middle, int(lengths.sum())))
+        times.append(PrefillRow(device.gpu, name, PhasePlace.STEPS, len(lengths), middle, int(lengths.sum())))
     beside(device.phases.after, PhasePlace.AFTER, int(edges[-1]), window.end_ns)
     return tuple(times)
 

@@ -42,13 +42,16 @@ VERBS: Final = {
         answer="memory",
         declared="memory",
     ),
-    "ranges": _question("Show where PROFILE spends time by NVTX range: host and GPU time, launches, waits."),
-    "phases": _question(
-        "Show what each phase of a layer costs in PROFILE, and the idle time inside and between phases."
+    "ranges": Verb(
+        "Show where PROFILE spends time by NVTX range, and what each phase of a layer costs.",
+        answer="ranges",
+        declared="ranges",
     ),
     "critical": _question("Show the critical path of PROFILE: the host and GPU work that sets the step time."),
-    "ops": _question(
-        "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs."
+    "ops": Verb(
+        "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
+        answer="operators",
+        declared="operators",
     ),
     "whatif": Verb(
         "Predict what changes to PROFILE would save, alone and together, and what is left to fix.", answer="whatif"
@@ -80,13 +83,13 @@ VERBS: Final = {
     "explain": Verb("Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify."),
 }
 
-RENAMED: Final = {"launches": "gaps", "overlap": "gaps", "serving": "steps"}
+RENAMED: Final = {"launches": "gaps", "overlap": "gaps", "serving": "steps", "phases": "ranges"}
 """What was a verb of its own, and the verb that answers it."""
 
 GROUPS: Final = {
     "Start here": ("report", "info", "explain", "view"),
     "Why the GPU is idle": ("gaps", "steps", "critical", "memory"),
-    "Why kernels are slow, and whose they are": ("kernels", "ncu-plan", "ops", "ranges", "phases", "stats"),
+    "Why kernels are slow, and whose they are": ("kernels", "ncu-plan", "ops", "ranges", "stats"),
     "Would it help, did it": ("whatif", "diff", "history", "align", "time"),
     "Many ranks": ("fleet",),
     "Record": ("capture", "doctor", "bench", "run"),

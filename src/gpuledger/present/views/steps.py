@@ -19,7 +19,7 @@ from gpuledger.analyse.serving import (
 )
 from gpuledger.analyse.step_summary import (
     LevelRow,
-    PhaseRow,
+    PrefillRow,
     StepRow,
     UnusualStepRow,
     UsualStepRow,
@@ -80,7 +80,7 @@ class StepsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.steps/1"):
     batches: Annotated[tuple[BatchRow, ...], Label(say("Every step and its batch"))]
     usual: Annotated[tuple[UsualStepRow, ...], Label(say("Steps"))]
     levels: Annotated[tuple[LevelRow, ...], Label(say("What repeats"))]
-    phases: Annotated[tuple[PhaseRow, ...], Label(say("Prefill and decode"))]
+    phases: Annotated[tuple[PrefillRow, ...], Label(say("Prefill and decode"))]
     unusual: Annotated[tuple[UnusualStepRow, ...], Label(say("Unusual steps"))]
     steps: Annotated[tuple[StepRow, ...], Label(say("Every step"))]
     use: Annotated[tuple[StepUseRow, ...], Label(say("GPU utilization by step"))]

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from gpuledger.analyse.gap_summary import CauseRow, GapLengthRow, GapRow, GapSummary, TriggerRow
 from gpuledger.analyse.path_summary import PathSummary
+from gpuledger.analyse.phase_costs import PhaseLayerRow, PhaseRow
 from gpuledger.analyse.step_summary import (
     LevelRow,
-    PhaseRow,
+    PrefillRow,
     UnusualStepRow,
     UsualStepRow,
     level_rows,
@@ -44,12 +45,11 @@ from gpuledger.present.views.critical import (
 from gpuledger.present.views.light import kernels_sheet, light_chart, light_sheet, parts_sentence, step_sentence
 from gpuledger.present.views.page.over_time import place_on_timeline
 from gpuledger.present.views.page.rooflines import operator_roofline_chart
-from gpuledger.present.views.phases import layers_sheet
-from gpuledger.present.views.phases import phases_sheet as layer_phases_sheet
 from gpuledger.present.views.report_parts import drawing_order, ledger_title
 from gpuledger.present.views.tables import stretch_sheet
 from gpuledger.present.views.words import gaps_text, steady_title
 from gpuledger.rows import Row
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import count_text, share_text, time_text
 
@@ -150,7 +150,7 @@ def steps_section(report: ReportAnswer) -> doc.Section:
         _rows("usual", say("Steps, GPU {gpu}", gpu=device.gpu), UsualStepRow, (usual,), anchor="usual"),
     ]
     if report.phases:
-        blocks.append(_rows("phases", say("Prefill and decode"), PhaseRow, report.phases, anchor="step-phases"))
+        blocks.append(_rows("phases", say("Prefill and decode"), PrefillRow, report.phases, anchor="step-phases"))
     if report.serving is not None:
         from gpuledger.present.views.steps import batch_tables, serving_sentences  # few pages have one
 
@@ -165,16 +165,24 @@ def steps_section(report: ReportAnswer) -> doc.Section:
 
 
 def layers_section(report: ReportAnswer) -> doc.Section | None:
-    """The phases of a layer and each layer, as `gpuledger phases` tells them; None where no layers are known."""
+    """The phases of a layer and each layer, as `gpuledger ranges` tells them; None where no layers are known."""
     costs = report.layer_phases
     if costs is None:
         return None
-    sheets = (layer_phases_sheet(costs), layers_sheet(costs))
-    most = max(costs.phases, key=lambda cost: cost.busy_ns)
-    share = share_text(most.busy_ns / (costs.whole_ns - costs.idle_ns))
+    device = report.run.main_device
+    most = max(costs.phases, key=lambda cost: cost.time_ns)
+    share = share_text(most.time_ns / (costs.whole_ns - costs.idle_ns))
     result = say("{phase}: {share} of the GPU's work", phase=most.phase, share=share)
-    shown = [stretch_sheet(sheet, has_steps=costs.steps is not None) for sheet in sheets]
-    blocks = tuple(doc.SheetBlock(sheet, caption=sheet.title, anchor=sheet.name) for sheet in shown)
+    blocks = (
+        _rows("phases", steady_title(device, say("Phases"), with_gpu=False), PhaseRow, costs.rows, anchor="phases"),
+        _rows(
+            "phase_layers",
+            say("Phases by layer, mean of the steady steps") if costs.steps else say("Phases by layer"),
+            PhaseLayerRow,
+            () if isinstance(costs.layers, NotMeasured) else costs.layers,
+            anchor="phase-layers",
+        ),
+    )
     return doc.Section("layers", say("Phases of a layer"), blocks, say("Phases"), result)
 
 

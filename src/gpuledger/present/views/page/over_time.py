@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpuledger.analyse.launch_costs import CallRow, LaunchRangeRow, QueueRow
 from gpuledger.analyse.memory.figures import CopyRow, MemoryUseRow
-from gpuledger.analyse.range_tree import RangeNode, RangeTree
+from gpuledger.analyse.range_tree import OUTSIDE, RangeRow, RangeTree
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.attribution.flame_trees import FlameTree, TreeKind
 from gpuledger.catalog.kernel_names import cut_label
@@ -26,10 +26,6 @@ from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, column
 from gpuledger.present.charts.over_time import Band, HeatRow, heat_map, memory_area
 from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.program_time import (
-    OUTSIDE,
-    sheet_of_nodes,
-)
 from gpuledger.present.views.tables import stretch_sheet
 from gpuledger.present.views.words import steady_title
 from gpuledger.trace.model import NotMeasured, os_pid
@@ -252,8 +248,8 @@ def _tree_blocks(tree: RangeTree, trees: tuple[FlameTree, ...]) -> list[doc.Bloc
         "GPU time by the range that launched it, nested, largest first. Work belongs to the range "
         "around its launch call."
     )
-    outermost = [(node.name, node.gpu_ns) for node in tree.nodes if node.depth == 0]
-    outermost.append((OUTSIDE, tree.outside_gpu_ns))
+    rows = (*tree.nodes, tree.outside)
+    outermost = [(row.range or OUTSIDE, row.gpu_ns) for row in rows if row.depth == 0]
     whole_ns = sum(gpu_ns for _, gpu_ns in outermost)
     still = None
     if whole_ns:
@@ -282,35 +278,32 @@ def _icicle_nodes(tree: RangeTree, whole_ns: int) -> list[Node]:
     for node in tree.nodes:
         left = free[node.depth]
         free[node.depth :] = [left + node.gpu_ns / whole_ns, left]
-        add(node.depth, left, cut_label(node.name), node.gpu_ns)
-    add(0, free[0], OUTSIDE, tree.outside_gpu_ns, outside=True)
+        add(node.depth, left, cut_label(node.range or ""), node.gpu_ns)
+    add(0, free[0], OUTSIDE, tree.outside.gpu_ns, outside=True)
     return nodes
 
 
 def _ranges_table(tree: RangeTree, gpu: int) -> doc.SheetBlock:
-    kept, with_outside = _most_time(tree)
-    shown, count = len(kept) + with_outside, len(tree.nodes) + 1
+    kept = _most_time((*tree.nodes, tree.outside))
+    count = len(tree.nodes) + 1
     caption = say("Ranges of the whole window, GPU {gpu}", gpu=gpu)
-    if shown < count:
+    if len(kept) < count:
         caption = say(
             "Ranges of the whole window, GPU {gpu} (the {shown} with the most GPU time, of {count})",
             gpu=gpu,
-            shown=count_text(shown),
+            shown=count_text(len(kept)),
             count=count_text(count),
         )
-    sheet = sheet_of_nodes(tree, kept, with_outside=with_outside)
+    sheet = row_sheet("ranges", caption, RangeRow, kept)
     return doc.SheetBlock(sheet, caption=caption, anchor="range-table", is_tree=True)
 
 
-def _most_time(tree: RangeTree) -> tuple[Sequence[RangeNode], bool]:
-    """Ranges with the most GPU time, in order, and whether what was launched in no range is one of them.
+def _most_time(rows: Sequence[RangeRow]) -> Sequence[RangeRow]:
+    """Rows with the most GPU time, in their order.
 
     A parent has at least as much as its children, so none is torn off.
     """
-    if len(tree.nodes) < MOST_ROWS:
-        return tree.nodes, True
-    # what was launched in no range comes after the ranges
-    ranked = [(-node.gpu_ns, node.depth, position) for position, node in enumerate(tree.nodes)]
-    ranked.append((-tree.outside_gpu_ns, 0, len(tree.nodes)))
-    kept = sorted(position for *_, position in sorted(ranked)[:MOST_ROWS])
-    return [tree.nodes[position] for position in kept if position < len(tree.nodes)], len(tree.nodes) in kept
+    if len(rows) <= MOST_ROWS:
+        return rows
+    ranked = sorted(range(len(rows)), key=lambda position: (-rows[position].gpu_ns, rows[position].depth, position))
+    return [rows[position] for position in sorted(ranked[:MOST_ROWS])]
