@@ -117,7 +117,7 @@ def finding(profiles: AgentProfiles, handle: str, code: str, device: int | None 
     found = _finding(opened, code.upper(), device)
     told = builtins(finding_report(found, opened.run.zero_ns))
     for piece in told["evidence_data"]:
-        del piece["correlations"][_MOST_CORRELATIONS:]
+        piece["correlations"] = piece["correlations"][:_MOST_CORRELATIONS]
     rows = evidence_rows(opened.run, found, _MOST_CORRELATIONS)
     sections = _sections(found.code)
     return AgentAnswer(
