@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gpuledger.analyse.inventory import ON_GPU, Contents, GpuUse, Missing, ProcessUse, contents
 from gpuledger.messages import Message, joined, say
@@ -46,7 +46,7 @@ class ProfileOrigin(Struct, frozen=True):
 
 def profile_origin(origin: Origin) -> ProfileOrigin:
     """What may be told of it to anyone."""
-    told = {field: getattr(origin, field) for field in ProfileOrigin.__struct_fields__ if field != "gpus"}
+    told = {name: getattr(origin, name) for name in ProfileOrigin.__struct_fields__ if name != "gpus"}
     return ProfileOrigin(**told, gpus=tuple(gpu.name for gpu in origin.gpus))
 
 
@@ -65,7 +65,7 @@ class InfoAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.info/1"):
     gpus: Annotated[tuple[GpuUse, ...], Label(say("GPUs"))]
     processes: Annotated[tuple[ProcessUse, ...], Label(say("Processes"))]
     missing: Annotated[tuple[Missing, ...], Label(say("Not in this profile"))]
-    tables: dict[str, int]
+    recorded: dict[str, int] = field(name="tables")
     """Rows by table."""
     source_rows: dict[str, int]
     """Rows by table of the profile's own."""
@@ -81,7 +81,7 @@ class InfoAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.info/1"):
         for sheet in (self.sheet("gpus"), self._folded_processes()):
             if sheet.rows:
                 yield doc.SheetBlock(sheet, tells_hidden=True)
-        counts = {table: count_text(rows) for table, rows in self.tables.items() if rows}
+        counts = {table: count_text(rows) for table, rows in self.recorded.items() if rows}
         names, digits = (max(map(len, texts), default=0) for texts in (counts, counts.values()))
         yield doc.Definitions(
             say("Recorded"),
@@ -131,7 +131,7 @@ def info_answer(name: str, trace: Trace, kept: KeptOfProfile | None = None, *, v
         gpus=found.gpus,
         processes=found.processes,
         missing=found.missing,
-        tables=dict(found.rows),
+        recorded=dict(found.rows),
         source_rows=dict(trace.origin.source_rows),
         private=trace.origin.private if verbose else None,
         kept=kept,

@@ -242,7 +242,8 @@ class ReportDocument(Answer, frozen=True, kw_only=True, tag="gpuledger.report/1"
     """Where the time of one profile went. A device's ledger lines sum to its window_ns; times are nanoseconds."""
 
     origin: ProfileOrigin
-    not_measured: tuple[Missing, ...]
+    not_measured: tuple[Missing, ...]  # type: ignore[assignment]  # of the profile, where tables have theirs
+    """What the profile does not hold, why, and what that leaves open."""
     window_ns: int
     devices: tuple[DeviceReport, ...]
     steps: StepReport | None
