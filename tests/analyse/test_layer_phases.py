@@ -36,7 +36,7 @@ from gpuledger.trace.spans import total
 from support.book_checks import analysed
 from support.command import ROOT, gpuledger
 from support.nsys_exports import kernel, minimal
-from support.program import LATENCY_US, LAUNCH_US, Program
+from support.program import Program
 from support.schemas import schema_of
 from support.trace_notation import trace
 
@@ -113,60 +113,6 @@ def test_a_layer_has_its_phases_and_what_comes_before_them() -> None:
     phases_ns = [ns * (summed.steps or 1) for ns in summed.layers[1].phases_ns.values()]
     assert phases_ns == [200_000, 160_000, 200_000, 240_000, 40_000, 0]
     assert sum(layer.length_ns for layer in summed.layers) * (summed.steps or 1) == summed.whole_ns
-
-
-def test_work_beside_something_more_important_is_hidden() -> None:
-    program = Program()
-    for _ in range(4):
-        with program.range("step"):
-            with program.range("dispatch"):
-                program.kernel("nccl_all_to_all", 100, stream=8)
-            with program.range("attention"):
-                program.kernel("flash_fwd", 60)
-        program.read(stream=8)
-    summed = costs(program.trace())
-    told = {cost.phase: (cost.time_ns, cost.hidden_ns) for cost in summed.phases}
-    assert told == {"attention": (240_000, 0), "dispatch": (4 * (LAUNCH_US + 100 - LAUNCH_US - 60) * 1_000, 240_000)}
-    assert LATENCY_US  # both streams start that much later
-
-
-@pytest.mark.parametrize(
-    ("names", "told"),
-    [
-        (
-            (
-                "flash_fwd_kernel",
-                "gemm_o",
-                "deep_ep::intranode::dispatch",
-                "nvjet_a",
-                "silu",
-                "nvjet_b",
-                "deep_ep::combine",
-            ),
-            {"attention": 40, "dispatch": 40, "expert_gemm": 120, "combine": 40},
-        ),
-        (
-            ("kernel_unified_attention_2d", "_topk_forward", "_matmul_ogs_bf16", "nvjet_c"),
-            {"attention": 40, "router": 40, "expert_gemm": 40},
-        ),
-        (("flash_fwd_splitkv_kernel", "flash_fwd_splitkv_combine_kernel", "nvjet"), {"attention": 80}),
-        (("paged_attention", "ncclDevKernel_SendRecv"), {"attention": 40, "communication": 40}),
-    ],
-)
-def test_without_ranges_kernels_tell_phases_and_layers_are_counted(
-    names: tuple[str, ...], told: dict[str, int]
-) -> None:
-    lines = [
-        f"s0: {10 * (index + len(names) * turn)}-{10 * (index + len(names) * turn) + 10} {name}"
-        for turn in range(4)
-        for index, name in enumerate(names)
-    ]
-    summed = costs(trace(*lines), Selection(kernel_pattern=names[-1]))
-    assert busy(summed) == told
-    assert {cost.told_by for cost in summed.phases} == {("kernel names",)}
-    assert not isinstance(summed.layers, NotMeasured)
-    assert {layer.layer for layer in summed.layers} <= {0, None}
-    assert {cost.visits for cost in summed.phases} == {4}
 
 
 @pytest.mark.parametrize(
@@ -283,21 +229,6 @@ def test_the_verb_prints_one_answer_in_every_format(unpacked: Callable[[str], Pa
     assert "expert_gemm" in page.read_text()
 
 
-@pytest.mark.parametrize(
-    ("asked", "code", "said"),
-    [
-        (["--phase=a"], 2, "expected NAME=REGEX"),
-        (["--phase==x"], 2, "expected NAME=REGEX"),
-        (["--phase=a=("], 2, "is no regular expression"),
-        (["--phase=a=absent"], 1, "no range or kernel name matches 'absent'"),
-    ],
-)
-def test_what_cannot_be_told_is_refused_in_a_sentence(asked: list[str], code: int, said: str, tmp_path: Path) -> None:
-    ran = gpuledger("ranges", minimal(tmp_path / "a.sqlite", KERNEL=[kernel(0, 9)]), *asked)
-    assert (ran.exit_code, ran.stdout) == (code, "")
-    assert said in " ".join(ran.stderr.split())
-
-
 def test_where_no_name_tells_all_work_is_of_no_phase_and_that_is_said(tmp_path: Path) -> None:
     path = minimal(tmp_path / "a.sqlite", KERNEL=[kernel(0, 9), kernel(12, 15)])
     document = json.loads(gpuledger("ranges", path, "--format=json").stdout)
@@ -362,24 +293,6 @@ def test_ranks_that_share_a_gpu_go_through_their_phases_each_on_its_own(served: 
     assert all(row["share"] <= 1 for row in rows if row["share"] is not None)
 
 
-LAYER = ("rms_norm", "gemm_qkv", "rope", "flash_fwd", "gemm_o", "rms_norm", "gemm_up", "silu", "gemm_down")
-
-
-def streams_of(layers: int, steps: int, *before: str) -> Trace:
-    """Steps of layers without a range, each with a head and a sampled token."""
-    names = [name for _ in range(steps) for name in (*before, *LAYER * layers, "rms_norm", "gemm_head", "argmax")]
-    return trace(*(f"s0: {10 * at}-{10 * at + 10} {name}" for at, name in enumerate(names)))
-
-
-@pytest.mark.parametrize(("layers", "steps", "before"), [(2, 3, ()), (4, 2, ("gather", "cast")), (3, 1, ("gather",))])
-def test_order_tells_a_dense_decoder_apart(layers: int, steps: int, before: tuple[str, ...]) -> None:
-    told = busy(costs(streams_of(layers, steps, *before), Selection(kernel_pattern="argmax")))
-    each = 10 * steps
-    assert told["attention"] == 4 * layers * each
-    assert told["mlp"] == 3 * layers * each
-    assert (told["norm"], told["lm_head"], told["sampling"]) == ((2 * layers + 1) * each, each, each)
-
-
 def ggml(*, mixture: bool, layers: int = 4, tokens: int = 12) -> Trace:
     """A prompt and tokens as llama.cpp runs them: no range, no call, tokens chosen on the CPU; (kernel, us)."""
     add, silu = (
@@ -420,13 +333,6 @@ def test_llama_cpp_is_told_apart_by_its_kernels(mixture: bool) -> None:
     assert told.other_ns < 0.01 * told.whole_ns
     assert not isinstance(told.layers, NotMeasured)
     assert [layer.layer for layer in told.layers] == [0, 1, 2, 3, None]
-
-
-def test_order_tells_nothing_of_what_is_no_transformer() -> None:
-    lines = [
-        f"s0: {10 * at}-{10 * at + 10} {name}" for at, name in enumerate(("conv", "batch_norm", "relu", "gemm") * 9)
-    ]
-    assert busy(costs(trace(*lines))) == {}
 
 
 def test_a_place_is_named_by_both_its_phases() -> None:

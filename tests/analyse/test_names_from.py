@@ -124,14 +124,6 @@ def test_modules_and_lines_of_code_are_names_too() -> None:
     assert all("nn.Module: Decoder_0" in (each.path or ()) for each in work)
 
 
-def test_a_mock_is_found_inside_a_graph() -> None:
-    """Eight layers and nineteen steady steps: the operation runs 152 times, in one graph a step."""
-    files = TORCH / "attn.json.gz", TORCH / "graph.json.gz"
-    option = f"--names-from={TORCH / 'decode.json.gz'}"
-    ran = gpuledger("align", *files, "--range=scaled_dot", "--mock-range=scaled_dot", option)
-    assert "20 forwards of the mock and 152 forwards of the model" in " ".join(ran.stdout.split())
-
-
 def test_what_has_several_places_is_counted() -> None:
     found, launches, _ = layers(0, 4, "model")
     trace = named_by_trace(replays(graph_of(1, 0)), "run", traced(found, launches), "eager")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import lzma
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,11 +18,9 @@ from gpuledger.catalog.range_names import is_dalis
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured, Trace
-from gpuledger.trace.strings import Strings
-from gpuledger.trace.tables import Table
 from gpuledger.verbs.steps import steps
+from support import trace_notation as notation
 from support.command import ROOT, gpuledger
-from support.trace_notation import of_tables, table
 
 SPELLINGS = {
     "execute_context_9(8155)_generation_37(37)": Batch("vLLM", 9, 8155, 37, 37),
@@ -98,56 +95,24 @@ def served(
     While the host plans for a prompt's length, the GPU waits for `planning` or a tenth more or less.
     """
     draw = np.random.default_rng(1)
-    ranges, calls, kernels, now = list[Any](), list[Any](), list[Any](), 1_000_000
+    lines, now, launches = list[str](), 1_000_000, 0
     for number, (reading, tokens, decoding) in enumerate(batches):
         took = BASE + PER_PREFILL * tokens + PER_REQUEST * (reading + decoding)
         took = round(took * (1 + noise * draw.standard_normal())) * (20 if number == late else 1)
         begin = now - BUBBLE + 100_000  # the host opens the step 20 us before its first kernel
-        ranges.append((begin, now + took, f"execute_context_{reading}({tokens})_generation_{decoding}({decoding})"))
-        ranges.append((begin - 70_000, begin - 10_000, "schedule"))
-        ranges.append((now + took, now + took + 30_000, "detokenize"))
+        step = f"execute_context_{reading}({tokens})_generation_{decoding}({decoding})"
+        lines.append(f"ranges: {begin}-{now + took} {step}")
+        lines.append(
+            f"ranges: {begin - 70_000}-{begin - 10_000} schedule; {now + took}-{now + took + 30_000} detokenize"
+        )
         half, waits = now + took // 2, round(planning * draw.uniform(0.9, 1.1)) if reading else 0
         took += waits
         for first, last in ((now, half), (half + waits, now + took)):
-            calls.append((begin + 5_000 * len(calls) % 7_000, len(calls)))
-            kernels.append((first, last))
+            called = begin + 5_000 * launches % 7_000
+            lines.append(f"{called}-{called + 2_000} launch -> s0: {first}-{last} k graph={UNKNOWN}")
+            launches += 1
         now += took + BUBBLE
-    names = [name for _, _, name in ranges]
-    strings = Strings(dict.fromkeys(["push_pop", "cudaLaunchKernel", "runtime", "k", *names]))
-    count = len(kernels)
-    tables = {
-        Table.KERNELS: table(
-            Table.KERNELS,
-            strings,
-            count,
-            start_ns=[first for first, _ in kernels],
-            end_ns=[last for _, last in kernels],
-            correlation=range(count),
-            name=["k"] * count,
-            graph=[UNKNOWN] * count,
-            graph_node=[UNKNOWN] * count,
-        ),
-        Table.CALLS: table(
-            Table.CALLS,
-            strings,
-            count,
-            start_ns=[begin for begin, _ in calls],
-            end_ns=[begin + 2_000 for begin, _ in calls],
-            correlation=[number for _, number in calls],
-            name=["cudaLaunchKernel"] * count,
-            layer=["runtime"] * count,
-        ),
-        Table.RANGES: table(
-            Table.RANGES,
-            strings,
-            len(ranges),
-            start_ns=[begin for begin, _, _ in ranges],
-            end_ns=[end for _, end, _ in ranges],
-            name=names,
-            kind=["push_pop"] * len(ranges),
-        ),
-    }
-    trace = of_tables(strings, tables)
+    trace = notation.trace(*lines)
     [device] = analyse_devices(trace, "made", Selection())
     answer = serving(trace, device, 3.6)
     assert isinstance(answer, Serving)
@@ -232,8 +197,7 @@ def test_steps_that_do_not_vary_are_not_fitted() -> None:
 
 
 def test_a_profile_without_batches_says_so() -> None:
-    strings = Strings(dict.fromkeys(["k"]))
-    trace = of_tables(strings, {Table.KERNELS: table(Table.KERNELS, strings, 1, end_ns=[10], name=["k"])})
+    trace = notation.trace("s0: 0-10")
     answer = steps(trace)
     assert "no range around GPU work says the batch of a step" in answer.not_measured["serving"]
     assert (answer.serving, answer.batches) == ((), ())

@@ -75,12 +75,6 @@ def test_tables_for_programs_have_the_same_columns_with_and_without_steps(decode
         assert without == with_steps
 
 
-def test_a_count_that_differs_from_step_to_step_is_told_over_all_steps(unpacked: Callable[[str], Path]) -> None:
-    told = gpuledger("gaps", unpacked("decode.sqlite")).stdout
-    assert "116 launches per step" in told
-    assert "39 calls in 20 steps" in told
-
-
 def test_where_there_is_nothing_to_say_that_is_said(unpacked: Callable[[str], Path]) -> None:
     profile = unpacked("decode.sqlite")
     assert _first("ops", profile) == "GPU 0: no operators were recorded."

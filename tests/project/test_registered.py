@@ -117,8 +117,10 @@ def test_every_code_that_is_told_is_registered() -> None:
 
 
 def test_every_rule_has_its_test() -> None:
-    """A test of findings, or of the analysis they come from, that names the code."""
-    tested = _strings(TESTS / "findings") | _strings(TESTS / "analyse")
+    """A test of findings, or of the analysis they come from, that names the code, or a case in which it is told."""
+    cases = "".join(path.read_text() for path in (TESTS / "cases").glob("*.md"))
+    told = set(re.findall(r"[A-Z]+(?:-[A-Z]+)*", re.sub(r"absent [A-Z -]+|not \w+ [A-Z-]+", "", cases)))
+    tested = told | _strings(TESTS / "findings") | _strings(TESTS / "analyse")
     planted = {
         node.value for node in nodes(TESTS / "support" / "planted_findings.py") if isinstance(node, ast.Constant)
     }
