@@ -106,7 +106,7 @@ def layer_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A timeline, and the reports of the two runs of ncu that `ncu-plan` asked for: all in one folder."""
+    """A timeline, and the reports of the two runs of ncu that `gpuledger kernels` asked for: all in one folder."""
     folder = tmp_path_factory.mktemp("planned")
     for name in ("planned.sqlite", "planned-1.ncu-rep", "planned-2.ncu-rep"):
         (folder / name).write_bytes(lzma.decompress((ROOT / "captures" / "ncu" / f"{name}.xz").read_bytes()))

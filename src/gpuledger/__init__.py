@@ -43,11 +43,10 @@ if TYPE_CHECKING:
     from gpuledger.verbs.idle import gaps
     from gpuledger.verbs.inventory import info
     from gpuledger.verbs.job import fleet
-    from gpuledger.verbs.kernels import kernels, ncu_plan
+    from gpuledger.verbs.kernels import kernels
     from gpuledger.verbs.memory import memory
     from gpuledger.verbs.operators import ops
     from gpuledger.verbs.query import query
-    from gpuledger.verbs.questions import critical
     from gpuledger.verbs.ranges import ranges
     from gpuledger.verbs.recorded import stats
     from gpuledger.verbs.report import Report, build_report, report
@@ -106,14 +105,12 @@ __all__ = [
     "align",
     "build_report",
     "compare",
-    "critical",
     "diff",
     "fleet",
     "gaps",
     "info",
     "kernels",
     "memory",
-    "ncu_plan",
     "open_kernels",
     "open_trace",
     "ops",

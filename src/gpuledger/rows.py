@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
@@ -38,6 +38,8 @@ class Unit(Enum):
     INSTANT_NS = ("a moment, from the instant that `--time` counts from", Digits.WHOLE, " (ns)")
     SHARE = ("a share of a whole, 0 to 1", Digits.ALL, "")
     CHANGE = ("a change as a part of what was before", Digits.ALL, "")
+    CHANGE_NS = ("a change of a length of time", Digits.WHOLE, " (ns)")
+    AMOUNT = ("a number in the unit that the row names", Digits.ALL, "")
     SHARE_PERCENT = ("a share of a whole", Digits.TENTH, " (%)")
     CHANGE_PERCENT = ("a change, which is no share of a whole", Digits.TENTH, " (%)")
     BYTES = ("bytes", Digits.WHOLE, "")
@@ -78,8 +80,38 @@ class Label(NamedTuple):
     """Whether people see it set in by the row's `depth`."""
 
 
+class LabelledCode(StrEnum):
+    """Base of codes that programs see, each with what people call it."""
+
+    label: str
+    badge: str
+
+    def __new__(cls, code: str, label: str = "", badge: str = "") -> LabelledCode:
+        """A member is its code. `badge`: good, warn or bad, for a verdict."""
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.label, member.badge = label, badge
+        return member
+
+
 class Row(Struct, frozen=True):
     """One row of a table. Unknown is None; lists are lists; a field without a label is for programs only."""
+
+
+class ShareInterval(Struct, frozen=True):
+    """A share, and what it is at least and at most. Tables for programs have a column of each."""
+
+    share: float
+    low: float
+    high: float
+
+
+class Spread(Struct, frozen=True):
+    """A figure over several launches; the mean is weighted by their time."""
+
+    mean: float
+    least: float
+    most: float
 
 
 Gpu: TypeAlias = Annotated[int, Label("GPU", Unit.ID, meaning="as nvidia-smi numbers it")]

@@ -214,12 +214,11 @@ VALUES = {
         "auto",
         "undecided",
         "brief",
-        "command",
         "comment",
         "control",
         "coverage",
         "device",
-        "each_launch",
+        "by_launch",
         "phases",
         "rank",
         "exporter",
@@ -259,7 +258,7 @@ def test_every_parameter_is_known_to_be_a_value_a_file_or_more_than_a_question()
     assert sum(map(len, known)) == len(parameters)
 
 
-ASKED = ("report", "gaps", "steps", "memory", "ranges", "ops", "stats", "kernels", "ncu-plan", "fleet")
+ASKED = ("report", "gaps", "steps", "memory", "ranges", "ops", "stats", "kernels", "fleet")
 SECOND = {
     **{verb: (verb, "RUN") for verb in VERBS if VERBS[verb].answer == "questions"},
     **{verb: (verb, "RUN") for verb in ASKED},
@@ -412,13 +411,13 @@ def test_info_says_what_is_kept_and_where(folder: Path, profile: Path, reads: li
     first = kept()
     assert first is not None
     assert (first["readings"], first["answers"], first["folder"]) == (1, 0, str(folder.parent))
-    for verb in ("gaps", "ncu-plan"):
+    for verb in ("gaps", "kernels"):
         gpuledger(verb, profile)
     gpuledger("gaps", profile, "--raw")
     then = kept()
     assert then is not None
-    assert (then["answers"], then["verbs"]) == (3, ["gaps", "ncu-plan"])
+    assert (then["answers"], then["verbs"]) == (3, ["gaps", "kernels"])
     answers = [path for path in folder.iterdir() if "-info-" not in path.name]
     assert then["answer_bytes"] == sum(path.stat().st_size for path in answers)
     line = next(line for line in gpuledger("info", profile).stdout.splitlines() if line.startswith("kept in the cache"))
-    assert re.search(r": \d readings \(.*B\), 3 answers of gaps, ncu-plan \(.*B\), since 20.* UTC, in /", line)
+    assert re.search(r": \d readings \(.*B\), 3 answers of gaps, kernels \(.*B\), since 20.* UTC, in /", line)

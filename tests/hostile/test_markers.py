@@ -98,7 +98,7 @@ VERBS = (
     *((verb,) for verb in ("stats", "gaps", "steps", "memory", "ranges", "critical")),
     ("ops",),
     ("whatif", "--speedup=gemm=2"),
-    ("ncu-plan",),
+    ("kernels", "--set=verdict"),
     ("fleet", "--workers=0"),
 )
 

@@ -88,7 +88,7 @@ def test_every_verb_follows_a_range(decode: Path) -> None:
     [device] = report["devices"]
     assert sum(line["ns"] for line in device["ledger"]) == device["window_ns"] < device["end_ns"] - device["start_ns"]
     assert device["steady"]["steady_ns"] <= device["window_ns"]
-    plan = gpuledger("ncu-plan", decode, "--range=^layer3$", "--format=json")
+    plan = gpuledger("kernels", decode, "--set=verdict", "--range=^layer3$", "--format=json")
     assert plan.exit_code == 0, plan.stderr
 
 

@@ -13,7 +13,6 @@ CJK = re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
 CHINESE_CASES = {
     **dict.fromkeys(("gaps", "steps", "memory", "ranges", "ops"), ("attn.sqlite",)),
     "align": ("attn.sqlite", "decode.sqlite", "--range=attention"),
-    "critical": ("zoo_node.sqlite",),
     "diff": ("experts_batched.sqlite", "experts_grouped.sqlite"),
     "fleet": ("two_gloo.sqlite",),
     "gaps": ("attn.sqlite",),

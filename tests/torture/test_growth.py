@@ -137,7 +137,7 @@ def python_calls(action: Callable[[], object]) -> int:
         ("processes", "report", ()),
         ("one", "gaps", ()),
         ("processes", "ranges", ()),
-        ("threads", "critical", ()),
+        ("threads", "whatif", ()),
         ("threads", "ops", ()),
     ],
 )

@@ -15,30 +15,20 @@ from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, like_sides
-from gpuledger.analyse.kernels.step_kernels import overview
-from gpuledger.analyse.steady_kernels import all_steady
-from gpuledger.answers.one_gpu import sampled_use
-from gpuledger.answers.several_profiles import Compared
 from gpuledger.errors import GpuledgerError
 from gpuledger.json_types import builtins
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.present.document import Conclusion, Document, Paragraph, Remarks
-from gpuledger.present.json.diff import diff_json
 from gpuledger.present.json.types import tables_json
-from gpuledger.present.json.utilization import kernels_use_json
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.diff.document import verdict_text
-from gpuledger.present.views.kernels import kernel_sentences
+from gpuledger.present.views.diff import diff_answer
 from gpuledger.present.views.query import query_document, schema_document
-from gpuledger.present.views.timeline import step_kernels_sheet
-from gpuledger.present.views.utilization import use_answer
 from gpuledger.selection import Selection
 from gpuledger.sql.answer import answer_statement
 from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
-from gpuledger.verbs.questions import critical as critical_path
 
 FEW: Final = 5  # rows of each table where no table is named
 
@@ -54,14 +44,6 @@ class AskedPart(Struct, frozen=True):
     limit: int | None = None
 
 
-def critical(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
-    """Show the critical path: the host and GPU work that sets the step time."""
-    opened, asked = profiles.of(handle), AskedPart(**part)
-    wanted = opened.wanted if asked.device is None else replace(opened.wanted, device=asked.device)
-    shown = shown_answer(critical_path(opened.run.trace, wanted=wanted).document(), asked)
-    return AgentAnswer({"handle": handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, **shown.content})
-
-
 def shown_answer(document: Document, part: AskedPart) -> AgentAnswer:
     """What a verb shows: its sentences, and its tables in pages."""
     said: list[str] = []
@@ -71,37 +53,6 @@ def shown_answer(document: Document, part: AskedPart) -> AgentAnswer:
         elif isinstance(block, Remarks):
             said += block.items
     return AgentAnswer({"answer": said, "tables": _tables(document.sheets(), part, MOST_LETTERS)})
-
-
-def kernels(
-    profiles: AgentProfiles, handle: str, device: int | None = None, offset: int = 0, limit: int = 8
-) -> AgentAnswer:
-    """List the kernels of the steady steps, those with the most time first: calls, time per step, share of compute.
-
-    Where the GPU was sampled, `use` says by name and shape how kernels use it: SMs, tensor cores, DRAM in percent with
-    an interval, and whether each is at a roof, under-filled or stalled. Keys are those of `gpuledger kernels`; times in
-    the table are per step, `ns` under `use` is of the whole window.
-    """
-    opened = profiles.of(handle)
-    on = opened.device(device)
-    used = sampled_use(opened.run.trace, on)
-    steady = all_steady(opened.run.trace, on, used)
-    found = overview(opened.run.trace, on, opened.wanted.scope_pattern, steady)
-    sheet = step_kernels_sheet(found, on, opened.wanted.families)
-    time = [column.key for column in sheet.columns].index("time_ns")
-    by_time = replace(sheet, rows=tuple(sorted(sheet.rows, key=lambda row: -int(str(row[time])))))
-    sentences = kernel_sentences(found, on) if used is None else use_answer(*used)
-    content = {
-        **_about(opened, on),
-        "answer": list(sentences),
-        "tables": _tables([by_time], AskedPart(table=sheet.name, offset=offset, limit=limit), MOST_LETTERS // 2),
-        "use": None,
-    }
-    if used is not None:
-        content["use"] = paged(
-            [builtins(kernel) for kernel in kernels_use_json(used[0])], offset, limit, MOST_LETTERS // 2
-        )
-    return AgentAnswer(content)
 
 
 def _about(opened: OpenedProfile, device: Device) -> dict[str, Any]:
@@ -161,7 +112,7 @@ _LISTS: Final = ("lines", "kernels", "calls", "ranges")
 """What can be asked for in full, the largest changes first."""
 
 _IN_SHORT: Final = 6
-_SIDE: Final = ("name", "gpu", "device", "steps_by", "steps", "step_ns", "losses")
+_SIDE: Final = ("name", "gpu", "gpu_name", "source", "steps", "median_ns", "losses")
 
 
 def diff(
@@ -181,16 +132,15 @@ def diff(
     the largest change first, per step. Keys are those of `gpuledger diff`.
     """
     one, other = profiles.of(before), profiles.of(after)
-    compared = Compared(compare(*_sides(one, other), anyway=anyway))
-    whole = builtins(diff_json(compared))
+    whole = builtins(diff_answer(compare(*_sides(one, other), anyway=anyway)))
     content = {
-        "headline": verdict_text(compared.diff),
+        "answer": whole["sentences"],
         **picked(whole, "verdict", "step_delta_ns", "interval_ns", "no_interval", "whole"),
         "before": {"handle": before, **picked(whole["before"], *_SIDE)},
         "after": {"handle": after, **picked(whole["after"], *_SIDE)},
-        "parts": [part for part in whole["parts"] if part["ns"]],
+        "parts": whole["parts"],
         "notes": whole["notes"],
-        what: paged(sorted(whole[what], key=_change), offset, limit),
+        what: paged(whole[what], offset, limit),
     }
     return AgentAnswer(content)
 
@@ -211,15 +161,7 @@ def _side(opened: OpenedProfile, gpu: int | None, *, any_level: bool) -> RunSide
     return side_of(run.trace, devices, busiest(devices, gpu), run.name, wanted.families)
 
 
-def _change(row: dict[str, Any]) -> int:
-    """Sorts the largest change to the front, whichever way it goes; ranges have that of their host time."""
-    change: int = row["host_delta_ns"] if "host_delta_ns" in row else row["delta_ns"]
-    return -abs(change)
-
-
 TOOLS: Final = (
-    AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
-    AgentTool(critical, {"handle": HANDLE, **PART}, title="Critical path"),
     AgentTool(
         query,
         {

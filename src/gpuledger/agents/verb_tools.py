@@ -13,15 +13,19 @@ from msgspec.structs import replace
 from gpuledger.agents.answers import HANDLE, MOST_LETTERS, AgentAnswer, AgentTool, paged
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.agents.table_tools import FEW, PART, USUAL, AskedPart, shown_answer
-from gpuledger.errors import GpuledgerError
+from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.json_types import builtins
 from gpuledger.ledger.books import LineKind
 from gpuledger.present.views.answer import Answer
+from gpuledger.present.views.whatif import WhatIfAnswer
+from gpuledger.selection import Selection
+from gpuledger.trace.model import Trace
 from gpuledger.verbs import history as runs
 from gpuledger.verbs import idle, job
 from gpuledger.verbs import memory as memory_verb
 from gpuledger.verbs import steps as steps_verb
 from gpuledger.verbs.definition import Option, Profile, VerbParameter, parameters_of
+from gpuledger.verbs.kernels import kernels as steady_kernels
 from gpuledger.verbs.operators import ops
 from gpuledger.verbs.ranges import ranges
 from gpuledger.verbs.whatif import whatif as replayed
@@ -68,12 +72,12 @@ def _schema(parameter: VerbParameter) -> dict[str, Any]:
 
 
 def verb_answer(opened: OpenedProfile, verb: Callable[..., Answer], part: AskedPart) -> AgentAnswer:
-    """What a verb answers about one GPU: its sentences, and its tables in pages."""
+    """What a verb answers about one GPU: its sentences, and its tables in pages; one without rows if asked for."""
     device = opened.device(part.device)
     answer = verb(opened.run.trace, wanted=replace(opened.wanted, device=device.gpu))
     whole, there = builtins(answer), answer.tables()
-    chosen = {name: title for name, title in there.items() if part.table in (None, name)}
-    if not chosen:
+    chosen = {name: title for name, title in there.items() if part.table == name or (whole[name] and not part.table)}
+    if part.table not in (None, *there):
         raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {', '.join(there)}")
     limit = part.limit or (FEW if part.table is None else USUAL)
     tables = [
@@ -84,21 +88,36 @@ def verb_answer(opened: OpenedProfile, verb: Callable[..., Answer], part: AskedP
     return AgentAnswer({**about, "answer": whole["sentences"], "tables": tables})
 
 
+def kernels(profiles: AgentProfiles, handle: str, *, by_launch: bool = False, **part: Any) -> AgentAnswer:
+    """List the kernels of the steady steps, the most time first: launches, time per step, share of compute, light.
+
+    Where the GPU was sampled, `use` says by name and shape what they use of it: SMs, tensor cores, DRAM, with an
+    interval, and what binds each. `by_launch` adds every launch of one step. Keys are those of `gpuledger kernels`.
+    """
+    return verb_answer(profiles.of(handle), partial(steady_kernels, by_launch=by_launch), AskedPart(**part))
+
+
 _NAMED: Final = ("fix", "remove", "graph", "light", "reachable")
 
 
 def whatif(profiles: AgentProfiles, handle: str, changes: list[dict[str, Any]], **part: Any) -> AgentAnswer:
-    """Predict what changes save, by replay: each alone, then one after the other. Without any: what can be asked.
+    """Show the critical path of a step and what can be asked; or predict what `changes` save, alone and in order.
 
     A change is {"change": "fix", "name": "HOST-SYNC"}, {"change": "speedup", "name": "gemm", "by": 2}, or remove,
     graph, light, reachable, hide (comm or copy) with a name, host with a factor (by), launch_cost with ns (by).
     """
-    opened = profiles.of(handle)
-    answer = replayed(opened.run.trace, [_change(**change) for change in changes], wanted=opened.wanted)
-    if changes and len(answer.refused) == len(changes):
-        raise answer.refused[-1]
-    shown = shown_answer(answer.document(), AskedPart(**part))
-    return AgentAnswer({"handle": handle, **shown.content, "refused": [refusal.claim for refusal in answer.refused]})
+    refused = list[str]()
+
+    def replay(trace: Trace, wanted: Selection) -> WhatIfAnswer:
+        answer = replayed(trace, [_change(**change) for change in changes], wanted=wanted)
+        refused.extend(refusal.claim for refusal in answer.refused)
+        if changes and len(refused) == len(changes):
+            last = answer.refused[-1]
+            raise NothingRecorded(last.claim, found=last.found, hint=last.hint)
+        return answer
+
+    told = verb_answer(profiles.of(handle), replay, AskedPart(**part))
+    return AgentAnswer({**told.content, "refused": refused})
 
 
 def _change(change: str, name: str = "", by: float = 0) -> tuple[str, Any]:
@@ -129,8 +148,8 @@ def history(profiles: AgentProfiles, store: str, what: str = "trend", figure: st
     trend: runs and changes, each put down to code, method, hardware or noise. blame: the commits, and what moved.
     """
     folder = Path(profiles.folders.address(store))
-    ask = {"trend": runs.show_trend, "blame": runs.blame}[what]
-    return shown_answer(ask(folder, figure).document(), AskedPart(**part))
+    ask = {"trend": runs.trend, "blame": runs.blame}[what]
+    return shown_answer(ask(figure, store=folder).document(), AskedPart(**part))
 
 
 _PATH: Final[dict[str, Any]] = {"type": "string", "description": "Relative to a folder is fine."}
@@ -151,6 +170,7 @@ _ASKED: Final[dict[str, Any]] = {"what": {"enum": ["trend", "blame"]}, "figure":
 
 TOOLS: Final = (
     profile_tool(idle.gaps, "Idle time"),
+    AgentTool(kernels, {"handle": HANDLE, "by_launch": {"type": "boolean"}, **PART}, title="Kernels"),
     profile_tool(
         steps_verb.steps,
         "Steps",

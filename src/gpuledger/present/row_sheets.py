@@ -8,17 +8,21 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from gpuledger.catalog.gpu_metrics import VAGUE
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import Cause
 from gpuledger.messages import joined, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Term
 from gpuledger.present.terms import TOTAL, cause_term, line_term
-from gpuledger.rows import Label, Row, labels_of
+from gpuledger.rows import Label, Row, ShareInterval, Spread, labels_of
 
 _GPU, _DEPTH = "gpu", "depth"
 
 _DEEPEST: Final = 100
 """Levels that are indented: with more, what is printed would grow with the square of the rows."""
+
+
+_SEVERAL: Final = (ShareInterval, Spread)
 
 
 class _Place(Struct, frozen=True):
@@ -34,7 +38,9 @@ class _Place(Struct, frozen=True):
 
     def value(self, row: Row) -> Any:
         held = getattr(row, self.field)
-        return held if self.key is None else held.get(self.key)
+        if self.key is None or held is None:
+            return held
+        return held.get(self.key) if isinstance(held, dict) else getattr(held, self.key)
 
     def column(self, *, is_exact: bool) -> Column:
         label, name = self.label, self.label.text if self.key is None else self.key
@@ -53,7 +59,7 @@ class _Place(Struct, frozen=True):
         value = self.value(row)
         if is_exact or self.key is not None:
             return cell(value, self.label.separator)
-        if self.label.words is not None:
+        if self.label.words is not None and value is not None:
             code = cell(value)
             return Term(code.code if isinstance(code, Term) else str(code), self.label.words(value))
         shown = self.label.unknown if value is None and self.label.unknown else cell(value, self.label.separator)
@@ -68,9 +74,10 @@ def row_sheet(
 ) -> Sheet:
     """The table for people: without columns in which nothing is known, with sums, one GPU in the title.
 
-    A field that is a mapping is a column for each key. `is_exact`: as CSV has it, with every column and nothing else.
+    A field that is a mapping is a column for each key; an interval or a spread is one for people.
+    `is_exact`: as CSV has it, with every column and nothing else.
     """
-    places = _places(labels_of(kind), rows)
+    places = _places(labels_of(kind), rows, is_exact=is_exact)
     foot: tuple[tuple[Cell, ...], ...] = ()
     if not is_exact:
         hidden = {_DEPTH}
@@ -96,12 +103,14 @@ def row_sheet(
     )
 
 
-def _places(labels: dict[str, Label], rows: Sequence[Row]) -> list[_Place]:
+def _places(labels: dict[str, Label], rows: Sequence[Row], *, is_exact: bool) -> list[_Place]:
     places = list[_Place]()
     for field, label in labels.items():
         held = [value for row in rows if isinstance(value := getattr(row, field), dict)]
         if held:
             places += (_Place(field, label, key) for key in dict.fromkeys(key for value in held for key in value))
+        elif is_exact and (parts := [value for row in rows if isinstance(value := getattr(row, field), _SEVERAL)]):
+            places += (_Place(field, label, part) for part in parts[0].__struct_fields__)
         else:
             places.append(_Place(field, label))
     return places
@@ -121,17 +130,25 @@ def _sums(places: Sequence[_Place], rows: Sequence[Row]) -> tuple[tuple[Cell, ..
     )
 
 
-def cell(value: Any, separator: str = " > ") -> Cell:
+def cell(value: Any, separator: str = " > ") -> Cell:  # noqa: PLR0911 - a case per kind
     """A value as a cell: words of ours by their label and colour, lists as text, tensors' shapes as `512x2048`."""
     match value:
         case Line():
             return line_term(value)
         case Cause():
             return cause_term(value)
+        case ShareInterval(share, low, high):
+            if 100 * (high - low) <= VAGUE:
+                return say("{percent} %", percent=round(100 * share))
+            return say("{low} to {high} %", low=round(100 * low), high=round(100 * high))
+        case Spread(mean):
+            return mean
         case bool():
             return Term(str(value).lower(), say("yes") if value else say("no"))
         case str() | Enum() if (label := getattr(value, "label", None)) is not None:
-            return Term(str(value.value if isinstance(value, Enum) else value), label)
+            return Term(
+                str(value.value if isinstance(value, Enum) else value), label, badge=getattr(value, "badge", "")
+            )
         case (int(x), int(y), int(z)):
             return x, y, z
         case list() | tuple():

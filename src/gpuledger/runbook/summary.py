@@ -186,18 +186,18 @@ def _comparison(compared: ComparisonOutcome) -> ComparisonRow:
     document = json_at(comparing.result) if record.state in (states.DONE, states.MISSED) else None
     if document is None:
         return ComparisonRow(kind, comparing.cells, "not done", record.reason, record.state)
-    whole, ends, controls = (document.get(key) or {} for key in ("whole", "interval_ns", "controls"))
+    before, after, ends = (document.get(key) or {} for key in ("before", "after", "interval_ns"))
     return ComparisonRow(
         kind,
         comparing.cells,
         str(document.get("verdict")),
         record.reason,
         record.state,
-        whole.get("before_ns"),
-        whole.get("after_ns"),
+        before.get("median_ns"),
+        after.get("median_ns"),
         (ends[0], ends[1]) if isinstance(ends, list) and len(ends) == 2 else None,
-        str(document.get("conclusion", "")),
-        None if controls.get("may_be_noise", True) else controls.get("corrected_step_delta_ns"),
+        document["sentences"][0] if kind == "align" else "",
+        document.get("corrected_step_delta_ns"),
     )
 
 

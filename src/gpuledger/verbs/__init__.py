@@ -6,7 +6,6 @@ function itself. `VERBS` is the one list of them.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final, NamedTuple
 
 
@@ -20,8 +19,6 @@ class Verb(NamedTuple):
     declared: str = ""
     """The module here with the function that the command is made from."""
 
-
-_question = partial(Verb, command="questions", answer="questions")
 
 VERBS: Final = {
     "report": Verb("Show where the time in PROFILE went, and what to do about it.", answer="report"),
@@ -47,23 +44,19 @@ VERBS: Final = {
         answer="ranges",
         declared="ranges",
     ),
-    "critical": _question("Show the critical path of PROFILE: the host and GPU work that sets the step time."),
     "ops": Verb(
         "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
         answer="operators",
         declared="operators",
     ),
     "whatif": Verb(
-        "Predict what changes to PROFILE would save, alone and together, and what is left to fix.", answer="whatif"
+        "Show the critical path of PROFILE, and predict what changes would save, alone and together.", answer="whatif"
     ),
     "query": Verb("Ask PROFILE a question in SQL: kernels, calls, ranges, gaps, steps, findings.", answer="query"),
     "kernels": Verb(
-        "Show what limits each kernel in NCU: memory, compute or latency, and what to try.", answer="kernels"
-    ),
-    "ncu-plan": Verb(
-        "Pick the kernels of PROFILE worth profiling with Nsight Compute; print the commands and their cost.",
-        "kernels",
-        "kernels",
+        "Show which kernels of PROFILE take the time, what limits them, and which to give to Nsight Compute.",
+        answer="kernels",
+        declared="kernels",
     ),
     "diff": Verb("Tell whether AFTER is faster than BEFORE, by how much, how sure that is, and why.", answer="diff"),
     "align": Verb(
@@ -83,13 +76,20 @@ VERBS: Final = {
     "explain": Verb("Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify."),
 }
 
-RENAMED: Final = {"launches": "gaps", "overlap": "gaps", "serving": "steps", "phases": "ranges"}
+RENAMED: Final = {
+    "launches": "gaps",
+    "overlap": "gaps",
+    "serving": "steps",
+    "phases": "ranges",
+    "critical": "whatif",
+    "ncu-plan": "kernels",
+}
 """What was a verb of its own, and the verb that answers it."""
 
 GROUPS: Final = {
     "Start here": ("report", "info", "explain", "view"),
-    "Why the GPU is idle": ("gaps", "steps", "critical", "memory"),
-    "Why kernels are slow, and whose they are": ("kernels", "ncu-plan", "ops", "ranges", "stats"),
+    "Why the GPU is idle": ("gaps", "steps", "memory"),
+    "Why kernels are slow, and whose they are": ("kernels", "ops", "ranges", "stats"),
     "Would it help, did it": ("whatif", "diff", "history", "align", "time"),
     "Many ranks": ("fleet",),
     "Record": ("capture", "doctor", "bench", "run"),

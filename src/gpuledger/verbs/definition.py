@@ -41,6 +41,8 @@ class Option(NamedTuple):
     """What a shell offers for it: ranges, levels, files."""
     least: float | None = None
     most: float | None = None
+    environment: str = ""
+    """The variable that it is taken from where it is not given."""
 
 
 class VerbArgument(NamedTuple):
@@ -48,6 +50,7 @@ class VerbArgument(NamedTuple):
 
     metavar: str
     required: bool = True
+    completes: str = ""
 
 
 class ProfileOptions(TypedDict, total=False):

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import fields
 
+from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.present.views.answer import Answer
 from gpuledger.rows import Label
 
@@ -112,7 +113,7 @@ def answer_types() -> dict[str, type[Struct]]:
     views = import_module("gpuledger.present.views")
     for module in pkgutil.iter_modules(views.__path__, f"{views.__name__}."):
         import_module(module.name)
-    kinds = [Answer]
+    kinds: list[type[Struct]] = [Answer, RunSide]
     for kind in kinds:
         kinds += kind.__subclasses__()
     tags = ((str(kind.__struct_config__.tag), kind) for kind in kinds if kind.__struct_config__.tag)

@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from msgspec.structs import replace
 
 from gpuledger.analyse.gap_summary import CauseRow, GapLengthRow, GapRow, GapSummary, TriggerRow
-from gpuledger.analyse.path_summary import PathSummary
+from gpuledger.analyse.path_summary import OffPathRow, PathCallRow, PathOperationRow, PathSummary
 from gpuledger.analyse.phase_costs import PhaseLayerRow, PhaseRow
 from gpuledger.analyse.step_summary import (
     LevelRow,
@@ -33,20 +32,11 @@ from gpuledger.present.palette import line_tone
 from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, line_term
-from gpuledger.present.views.critical import (
-    beside_sheet,
-    calls_sheet,
-    operations_sheet,
-    part_term,
-    path_remarks,
-    path_sentence,
-    step_text,
-)
+from gpuledger.present.views.critical import path_remarks, path_sentence
 from gpuledger.present.views.light import kernels_sheet, light_chart, light_sheet, parts_sentence, step_sentence
 from gpuledger.present.views.page.over_time import place_on_timeline
 from gpuledger.present.views.page.rooflines import operator_roofline_chart
 from gpuledger.present.views.report_parts import drawing_order, ledger_title
-from gpuledger.present.views.tables import stretch_sheet
 from gpuledger.present.views.words import gaps_text, steady_title
 from gpuledger.rows import Row
 from gpuledger.trace.model import NotMeasured
@@ -330,22 +320,38 @@ def critical_section(report: ReportAnswer) -> doc.Section:
         return doc.Section(
             "critical",
             title,
-            (doc.Paragraph(said), doc.ShellCommands((("gpuledger", "critical", "PROFILE"),))),
+            (doc.Paragraph(said), doc.ShellCommands((("gpuledger", "whatif", "PROFILE"),))),
             result=say("not worked out for this page"),
         )
     tables = (
-        doc.SheetBlock(operations_sheet(summary), anchor="critical-operations", without=("line",)),
-        doc.SheetBlock(calls_sheet(summary), anchor="critical-calls"),
-        doc.SheetBlock(beside_sheet(summary), anchor="critical-beside", without=("launches", "least_slack_ns")),
+        _rows(
+            "path_operations",
+            say("Kernels and copies with the most time on it"),
+            PathOperationRow,
+            summary.operations,
+            anchor="critical-operations",
+            without=("line",),
+        ),
+        _rows(
+            "path_calls",
+            say("Calls on it, with the host code before them"),
+            PathCallRow,
+            summary.calls,
+            anchor="critical-calls",
+        ),
+        _rows(
+            "off_path",
+            say("Not on it: kernels with the most GPU time"),
+            OffPathRow,
+            summary.off_path,
+            anchor="critical-beside",
+            without=("launches", "least_slack_ns"),
+        ),
     )
     blocks: tuple[doc.Block, ...] = (
         _path_chart(summary),
         *map(doc.Paragraph, path_remarks(summary)),
-        *(
-            replace(table, sheet=stretch_sheet(table.sheet, has_steps=summary.steps is not None))
-            for table in tables
-            if table.sheet.rows
-        ),
+        *(table for table in tables if table.sheet.rows),
     )
     return doc.Section("critical", title, blocks, result=path_sentence(summary))
 
@@ -354,14 +360,14 @@ def _path_chart(summary: PathSummary) -> doc.Chart:
     """One bar: the kinds of segments, the longest first."""
     parts = tuple(
         amounts.Part(
-            line_tone(line),
-            time_ns / summary.whole_ns,
-            part_term(line).words,
-            share_text(time_ns / summary.whole_ns),
-            step_text(summary, time_ns),
-            line.brief_label,
+            line_tone(part.line),
+            part.share or 0.0,
+            part.part.label,
+            share_text(part.share or 0.0),
+            time_text(round(part.time_ns)),
+            part.line.brief_label,
         )
-        for line, time_ns, _ in summary.lines
+        for part in summary.parts
     )
     said = joined("; ", (part.hint for part in parts))
     bar = amounts.Bar("", parts)
