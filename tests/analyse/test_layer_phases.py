@@ -100,7 +100,7 @@ def test_a_report_tells_phases_of_steps_from_the_middle() -> None:
     shown = build_report(rows)
     assert "By phase, per step: combine 120 us (" in " ".join(shown.to_text(width=80).split())
     document = shown.to_dict()["layer_phases"]
-    assert document["phases"] == [{"phase": phase, "ns": ns} for phase, ns in all_steps.phases_ns.items()]
+    assert list(document["phases"]) == [{"phase": phase, "ns": ns} for phase, ns in all_steps.phases_ns.items()]
     alone = trace(*(f"s0: {10 * at}-{10 * at + 9} flash_fwd" for at in range(12)))
     assert sampled_phases(alone, analysed(alone)[0], 10_000) is None
     assert build_report(alone).to_dict()["layer_phases"] is None

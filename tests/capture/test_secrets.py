@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from gpuledger.capture.secrets import WITHHELD, without_secrets
 from gpuledger.capture.shareable import shareable_command, shareable_value
 from gpuledger.trace.model import Private
-from gpuledger.verbs.recorded import info
+from gpuledger.verbs.inventory import info
 from support.command import ROOT, gpuledger
 from support.trace_notation import trace
 

@@ -70,12 +70,12 @@ def _declared(parameter: VerbParameter) -> Callable[[Any], Any]:
         return click.argument(parameter.name, metavar=said.metavar, required=said.required, **given)
     assert said is not None  # noqa: S101 - who calls has looked
     if kind is bool:
-        return click.option(parameter.flag, parameter.name, is_flag=True, help=said.help)
+        return click.option(*parameter.flag.split(), parameter.name, is_flag=True, help=said.help)
     is_required = parameter.default is inspect.Parameter.empty
     if said.parse is not None:
         given = {"callback": _parsed(said.parse, several=several)}
     return click.option(
-        parameter.flag,
+        *parameter.flag.split(),
         parameter.name,
         help=said.help,
         metavar=said.metavar,

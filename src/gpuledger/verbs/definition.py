@@ -33,7 +33,7 @@ class Option(NamedTuple):
 
     help: str
     flag: str = ""
-    """Where it is not made from the parameter's name."""
+    """Where it is not made from the parameter's name; `-s --long` has both forms."""
     metavar: str | None = None
     parse: Callable[[str], Any] | None = None
     """Makes the value from a word of the command line; raises ValueError with a sentence."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta
 
 from gpuledger.json_types import Count, Json, Ns
-from gpuledger.present.json.report import FindingJson, finding_json
 from gpuledger.present.json.types import HealthJson, TableJson, fill, health_json, tables_json
+from gpuledger.present.views.report_answer import FindingReport, finding_report
 
 if TYPE_CHECKING:
     from gpuledger.present.views.fleet import Merged
@@ -47,7 +47,7 @@ class FleetJson(Json):
     job's step with it and those above fixed, saved_percent of the step all of them; cause is what it takes longer in
     than the median, by longer_ns. fleet_stragglers: saves_percent is saves_ns of the job's step"""
     late: LateJson | None
-    findings: list[FindingJson]
+    findings: list[FindingReport]
     health: list[HealthJson]
 
 
@@ -62,6 +62,6 @@ def fleet_json(merged: Merged) -> FleetJson:
         failed=[FailedProfileJson(profile=name, sentence=sentence) for name, sentence in merged.failed],
         tables=tables_json(merged.tables),
         late=None if late is None else fill(LateJson, late, late_ns=late.ns.tolist()),
-        findings=[finding_json(finding, None) for finding in merged.findings],
+        findings=[finding_report(finding, None) for finding in merged.findings],
         health=health_json(merged.notes),
     )

@@ -11,7 +11,8 @@ from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from msgspec import Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import fields
 
 from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.present.views.answer import Answer
@@ -48,7 +49,7 @@ def _of_struct(kind: type[Struct], parts: dict[str, Schema]) -> Schema:
             "description": " ".join((inspect.getdoc(kind) or "").split()),
             "type": "object",
             "properties": tag | properties,
-            "required": [*tag, *properties],
+            "required": [*tag, *(field.encode_name for field in fields(kind) if field.default is not UNSET)],
             "additionalProperties": False,
         }
     return {"$ref": f"#/$defs/{kind.__name__}"}
@@ -61,6 +62,7 @@ def _described(schema: Schema, hint: Any, said: str) -> Schema:
         if label is None
         else [str(label.text), label.unit.counts if label.unit.name != "TEXT" else "", label.meaning]
     )
+    words += [part.description or "" for part in get_args(hint) if isinstance(part, Meta)]
     text = "; ".join(word for word in words if word)
     return {"description": text, **schema} if text else schema
 
@@ -70,8 +72,12 @@ def _of(hint: Any, parts: dict[str, Schema]) -> Schema:  # noqa: PLR0911 - a cas
     if origin is Annotated:
         return _of(inside[0], parts)
     if origin in (Union, UnionType):
-        of_each = [_of(part, parts) for part in inside]
-        return {"anyOf": [each for at, each in enumerate(of_each) if each not in of_each[:at]]}
+        of_each = [_of(part, parts) for part in inside if part is not UnsetType]
+        return (
+            of_each[0]
+            if len(of_each) == 1
+            else {"anyOf": [each for at, each in enumerate(of_each) if each not in of_each[:at]]}
+        )
     if origin is Literal:
         return {"enum": list(inside)}
     if origin in (tuple, list):

@@ -241,8 +241,8 @@ class TextWriter:
                 return "\n\n".join("\n".join(shell_lines(command, self._terminal.width)) for command in commands)
             case doc.Drawn(text, _):
                 return text(self._terminal, self._tell)
-            case doc.Only(medium, blocks):
-                return self.blocks(blocks) if medium is doc.Medium.TEXT else ""
+            case doc.Only():
+                return self.blocks(block.shown_in(doc.Medium.TEXT))
             case doc.Group(blocks):
                 return self.blocks(blocks)
             case doc.Findings():
