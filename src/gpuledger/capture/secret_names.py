@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -22,13 +21,15 @@ _STRONG: Final = regex(
     r"|authorization|bearer|(?:set)?cookies?|\w*(?:sess(?:ion)?id|psk)|kennwort|passwort|contrasena|senha"
 )
 """What is hardly ever called so unless it is a secret."""
-_STRONG_AT_END: Final = regex(r"\w*(?:pw|jwts?|sas)|creds?|pat|t?otp|pin|psk|mnemonic|requirepass|masterauth|code")
+_STRONG_AT_END: Final = regex(
+    r".*(?:\w*(?:pw|jwts?|sas)|\b(?:creds?|pat|t?otp|pin|psk|mnemonic|requirepass|masterauth"
+    r"|(?:recovery|backup|verification|pass|pin|mfa|otp|access|auth|security|unlock|activation|reset) code))"
+)
 _TWO_WORDS: Final = frozenset(
     ("api key", "api token", "access token", "access key", "auth token", "private key", "auth config")
 )
 """What may be said before whose it is: API_KEY_OPENAI."""
-_CODES: Final = word_set("recovery backup verification pass pin mfa otp access auth security unlock activation reset")
-_WEAK: Final = regex(r"\w*?(key|token|pass|auth)s?|sig(?:nature)?s?")
+_WEAK: Final = regex(r"\w*?(?<!mon)(?<!don)(?<!tur)(?<!ho[ct])(?<!joc)(?<!by)(?<!com)(key|token|pass|auth)s?|sig(?:nature)?s?")
 _ADDED: Final = regex(
     r"\d+|v|value|val|string|str|text|hex|b64|base64|prod|dev|staging|ci|read|write|ro|rw|header|old|new|prev|current|main|backup|test"
 )
@@ -41,9 +42,6 @@ _ABOUT: Final = word_set(
 )
 """The last word of what is about a secret, and none itself."""
 _SWITCHES: Final = word_set("no disable skip without enable require ask num max min")
-_ENGLISH: Final = word_set(
-    "monkey donkey turkey hockey jockey whiskey hotkey bypass compass encompass surpass trespass"
-)
 _OTHERWISE: Final = {
     "key": "sort primary foreign group partition public cache index dict routing row column col query q lookup map json"
     " field state metric order by per shard prng rng random dataset data label feature image batch num head object"
@@ -57,33 +55,23 @@ _OTHERWISE: Final = {
 """Words before `key`, `token` and `pass` that say that it is no secret: a sort key, a padding token, a forward pass."""
 
 
-_OF_WHOM: Final = 2  # TOKEN_GITHUB; TOKEN_PER_STEP is another thing
-
-
 def looks_secret(name: str) -> bool:
     """Whether the name of a variable, option or key suggests a secret."""
     words = _words(name)
-    weak = _WEAK.fullmatch(words[-1]) if words else None
-    is_weak = weak is not None and words[-1].removesuffix("s") not in _ENGLISH and words[-1] not in _ENGLISH
-    is_first = name.isupper() and words[:1] in (["token"], ["pass"]) and len(words) == _OF_WHOM
-    if (is_first or not _TWO_WORDS.isdisjoint(map(" ".join, pairwise(words)))) and not _is_about(words):
-        return True
-    before = words[-2] if len(words) > 1 else ""
-    is_other = weak is not None and (before in _OTHERWISE.get(weak[1] or "", "").split() or _is_about(words))
-    return is_strong(name) or (is_weak and not is_other)
+    if is_strong(name) or not words or words[-1] in _ABOUT or words[0] in _SWITCHES:
+        return bool(words) and is_strong(name)
+    is_first = name.isupper() and words[0] in ("token", "pass") and len(words) == 2  # noqa: PLR2004 - not TOKEN_PER_STEP
+    weak = _WEAK.fullmatch(words[-1])
+    is_other = weak is not None and words[-2:-1] and words[-2] in _OTHERWISE.get(weak[1] or "", "").split()
+    return is_first or not _TWO_WORDS.isdisjoint(map(" ".join, pairwise(words))) or (weak is not None and not is_other)
 
 
 def is_strong(name: str) -> bool:
     """Whether it is a secret whatever its value looks like: a password may be a number."""
     words = _words(name)
-    if not words or _is_about(words):
+    if not words or words[-1] in _ABOUT or words[0] in _SWITCHES:
         return False
-    is_last = _STRONG_AT_END.fullmatch(words[-1]) and (words[-1] != "code" or not _CODES.isdisjoint(words[-2:-1]))
-    return bool(is_last) or any(map(_STRONG.fullmatch, words))
-
-
-def _is_about(words: Sequence[str]) -> bool:
-    return words[-1] in _ABOUT or words[0] in _SWITCHES
+    return bool(_STRONG_AT_END.fullmatch(" ".join(words[-2:]))) or any(map(_STRONG.fullmatch, words))
 
 
 def _words(name: str) -> list[str]:
@@ -93,34 +81,32 @@ def _words(name: str) -> list[str]:
     return words
 
 
-_PLAIN: Final = regex(
-    r"|true|false|none|null|nil|yes|no|auto|on|off|default|optional|required|enabled|disabled|empty|\(withheld\)", re.I
-)
-_SCHEME: Final = regex(r"basic|digest|ntlm|bearer|oauth2?|kerberos|token", re.I)
 _REFERENCE: Final = regex(
-    r"(?:\w+ )?(?:\$\w+|\$\{\w+\}|\$\((?!echo|printf)[^()]*\)|\$?\{\{[^{}]*\}\}"
-    r"|\{\w*(?:key|token|pass|pwd?|secret|cred|auth)\w*\}|%\w+%|%s"
-    r"|<[^<>!]*>|\[[A-Z_]+\])"
+    r"|(?i:true|false|none|null|nil|yes|no|auto|on|off|default|optional|required|enabled|disabled|empty)|\(withheld\)"
+    r"|(?:\w+ )?(?:\$\w+|\$\{\w+\}|\$\((?!echo|printf)[^()]*\)|\$?\{\{[^{}]*\}\}"
+    r"|\{\w*(?:key|token|pass|pwd?|secret|cred|auth)\w*\}|%\w+%|%s|<[^<>!]*>|\[[A-Z_]+\])"
     r"|(?:(?:id|src|source|target|env|type)=[^,=]*(?:,|$))+"  # docker build --secret
+    r"|(?:file|env|fd):.*|stdin"
 )
-_NUMBER: Final = regex(r"-?\d{1,5}(?:\.\d*)?")
 _FILE: Final = regex(r"@?(?:~|\.{1,2})?/[\w./~-]*|[\w./~-]+\.(?:py|sh|json|ya?ml|toml|txt|pem|crt|key|cfg|ini|env)")
-_ELEMENT: Final = regex(r"[^\s,()\[\]{}\"']+")
+_NOT_WEAK: Final = regex(
+    r"(?:[\[(\s]*+-?\d{1,5}(?:\.\d*+)?(?![\d.])[\s,\])]*+)++|basic|digest|ntlm|bearer|oauth2?|kerberos|token|https?://[^\s?#@]*", re.I
+)
+"""Values of a key or a token that is no secret: numbers, the scheme of a header, an address."""
+USERS: Final = regex(r"(?i)-{0,2}[\w-]*(?:login|auth|user|userpwd|creds?|credentials?)")
+"""Names of options that take a user, maybe with a password."""
+_USER: Final = regex(r"(?!\d+:\d+$|(?P<who>[\w-]+):(?P=who)$)[^\s:@/=]+:(?=[^\s/]).*", re.S)
 
 
 def may_not_be_shown(name: str, value: str) -> bool:
     """Whether a value is withheld, by its name and its form."""
-    if not looks_secret(name) or _PLAIN.fullmatch(value) or _REFERENCE.fullmatch(value):
-        return False
-    if _FILE.fullmatch(value) and not looks_random(value):
+    if USERS.fullmatch(name) and _USER.fullmatch(value):
+        return True
+    is_file = _FILE.fullmatch(value) and not looks_random(value)
+    if not looks_secret(name) or is_file or _REFERENCE.fullmatch(value):
         return False
     if is_strong(name):
         return True
-    if re.fullmatch(r"\d+|https?://[^\s?#@]*", value) and (value[0] == "h" or _words(name)[-1].endswith("s")):
-        return False  # a number of tokens, where keys are fetched
-    if value[:1] == "{" or re.match(r"[\w-]+:\s", value):
-        return not _words(name)[-1].startswith("auth")  # the keys in it say what is secret
-    is_listed = name.lower() in ("key", "keys") and re.fullmatch(r"[\[(]?[a-z_ ,'\"]*[\])]?", value)
-    if value[:1] in ("[", "(", "{"):
-        return not is_listed and not all(map(_NUMBER.fullmatch, _ELEMENT.findall(value)))
-    return not (is_listed or _NUMBER.fullmatch(value) or _SCHEME.fullmatch(value))
+    is_count = value.isdigit() and _words(name)[-1].endswith("s")
+    is_plain_key = name.lower() in ("key", "keys") and not re.search(r"\d", value)
+    return not (is_count or is_plain_key or _NOT_WEAK.fullmatch(value))

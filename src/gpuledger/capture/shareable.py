@@ -11,7 +11,6 @@ from pathlib import PurePath
 from typing import Final
 
 from gpuledger.capture.secret_names import looks_secret, word_set
-from gpuledger.capture.secret_words import roles
 from gpuledger.capture.secrets import WITHHELD, without_secrets
 from gpuledger.regex import regex
 
@@ -37,10 +36,9 @@ _FILE: Final = regex(
 def shareable_command(argv: Sequence[str]) -> list[str]:
     """A command as others may see it: what is not known to be harmless is withheld."""
     shown = list[str]()
-    hidden = {index for index, (begin, _) in enumerate(roles(argv)) if begin is not None}
-    for index, (before, word) in enumerate(zip(("", *argv), argv, strict=False)):
+    for before, word, safe in zip(("", *argv), argv, without_secrets(argv), strict=False):
         name, sign, value = word.partition("=")
-        if index in hidden or without_secrets([name]) != [name]:
+        if safe != word and not safe.startswith(f"{name}{sign}" if sign else word):
             shown.append(WITHHELD)
         elif sign and _NAME.fullmatch(name):
             shown.append(f"{name}={shareable_value(name, value)}")
