@@ -9,6 +9,7 @@ from typing import Final
 
 from gpuledger.regex import regex
 
+Span = tuple[int, int]
 _PREFIXES: Final = r"""
     dckr_[po]at_ GOCSPX- xapp- xox[a-z][.-] gl(?:pat|dt|rt|ft|ptt|cbt|imt|agent|oas|soat|ffct|wt)- AT(?:ATT|CTT|BB)
     shp(?:at|ca|pa|ss|tka)_ whsec_ lin_(?:api|oauth)_ sq0[a-z]{3}- EAAA[A-Z] AGE-SECRET-KEY- github_pat_ gh[pousr]_
@@ -56,13 +57,13 @@ hexadecimal. Small letters in a row of three or more: four in ten in a random te
 _MIN_LETTERS_OF_A_KIND, _MAX_SEPARATORS_SHARE, _MIN_SEGMENT = 3, 0.12, 16
 
 
-def secret_forms(text: str, before: str = "") -> Iterator[tuple[int, int]]:
-    """Spans of what looks like a secret; `before` is the word before the text."""
+def secret_forms(text: str) -> Iterator[Span]:
+    """Spans of what looks like a secret."""
     yield from (match.span(match.lastgroup or 0) for match in _FORM.finditer(text))
     yield from (run.span() for run in _MIXED.finditer(text) if looks_random(run[0]))
     for run in _TAGGED.finditer(text):
         start = run.start("body")
-        if _looks_drawn(run["body"]) and not _DIGEST.search(f"{before} {text[max(start - 40, 0) : start]}"):
+        if _looks_drawn(run["body"]) and not _DIGEST.search(text[max(start - 40, 0) : start]):
             yield run.span()
 
 

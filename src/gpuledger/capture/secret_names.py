@@ -98,8 +98,13 @@ USERS: Final = regex(r"(?i)-{0,2}[\w-]*(?:login|auth|user|userpwd|creds?|credent
 _USER: Final = regex(r"(?!\d+:\d+$|(?P<who>[\w-]+):(?P=who)$)[^\s:@/=]+:(?=[^\s/]).*", re.S)
 
 
+_LONGEST: Final = 400
+
+
 def may_not_be_shown(name: str, value: str) -> bool:
     """Whether a value is withheld, by its name and its form."""
+    if len(value) > _LONGEST:
+        return looks_secret(name)
     if USERS.fullmatch(name) and _USER.fullmatch(value):
         return True
     is_file = _FILE.fullmatch(value) and not looks_random(value)
