@@ -29,7 +29,9 @@ _TWO_WORDS: Final = frozenset(
     ("api key", "api token", "access token", "access key", "auth token", "private key", "auth config")
 )
 """What may be said before whose it is: API_KEY_OPENAI."""
-_WEAK: Final = regex(r"\w*?(?<!mon)(?<!don)(?<!tur)(?<!ho[ct])(?<!joc)(?<!by)(?<!com)(key|token|pass|auth)s?|sig(?:nature)?s?")
+_WEAK: Final = regex(
+    r"\w*?(?<!mon)(?<!don)(?<!tur)(?<!ho[ct])(?<!joc)(?<!by)(?<!com)(key|token|pass|auth)s?|sig(?:nature)?s?"
+)
 _ADDED: Final = regex(
     r"\d+|v|value|val|string|str|text|hex|b64|base64|prod|dev|staging|ci|read|write|ro|rw|header|old|new|prev|current|main|backup|test"
 )
@@ -90,7 +92,8 @@ _REFERENCE: Final = regex(
 )
 _FILE: Final = regex(r"@?(?:~|\.{1,2})?/[\w./~-]*|[\w./~-]+\.(?:py|sh|json|ya?ml|toml|txt|pem|crt|key|cfg|ini|env)")
 _NOT_WEAK: Final = regex(
-    r"(?:[\[(\s]*+-?\d{1,5}(?:\.\d*+)?(?![\d.])[\s,\])]*+)++|basic|digest|ntlm|bearer|oauth2?|kerberos|token|https?://[^\s?#@]*", re.I
+    r"(?:[\[(\s]*+-?\d{1,5}(?:\.\d*+)?(?![\d.])[\s,\])]*+)++|basic|digest|ntlm|bearer|oauth2?|kerberos|token|https?://[^\s?#@]*",
+    re.I,
 )
 """Values of a key or a token that is no secret: numbers, the scheme of a header, an address."""
 USERS: Final = regex(r"(?i)-{0,2}[\w-]*(?:login|auth|user|userpwd|creds?|credentials?)")

@@ -49,7 +49,7 @@ _NAME: Final = regex(
     r"""(?<![\w.-])(?P<element>(?<=<))?(?P<dash>--?)?(?P<name>\w[\w.-]*+)"""
     r"""(?:(?P<close>(?:[\\"'`]*["'`])?+)(?:(?P<call>(?=\())|(?P<tag>(?(element)(?=(?:\s[^<>]*+)?>)|(?!)))"""
     r"""|(?P<sign>\x1f=\x1f|\s*+(?:\]\s*=(?!=)|=>|%3[AaDd]|(?:\|\||[:?+])?=(?!=)|:(?![:=/]))(?:\s*+(?=\\*["'`\[{(])|[ \t]*+))"""
-    r"""|(?P<blank>(?:\s|\\+n|\\+(?=\n))++(?=[^\s-])))|["'`](?P<comma>\s*,\s*)(?=\\*["'`](?![\w.-]{0,80}\\*["']\s*:)))"""
+    r"""|(?P<blank>(?:\\*\s|\\+n)++(?=[^\s-])))|[\\"'`]{1,16}(?P<comma>\s*,\s*)(?=[\\"'`]+(?![\w.-]{0,80}[\\"'`]+\s*:)))"""
 )
 """A name and what its value follows: `name=`, `"name": `, `["name"] = `, `--name `, `("name", "...`, `<name>`, `name(`."""
 _SET: Final = regex(
@@ -60,14 +60,16 @@ _DOTTED: Final = regex(r"[A-Z][A-Z\d_]*(?:\.[A-Z\d_]+)+")
 _SAID: Final = regex(r"(?i)[\w-]*(?:password|passwd|passphrase|requirepass)|identified")
 """What its value follows in SQL and netrc, where it does not look like a sentence."""
 _SAYS: Final = regex(r"""\\*["']|(?i:by|with)\s|[^\s\w]*\w+[^\s=:]*?[\d_@#!%^*-]|\S+\s*$""")
-_DRAWN: Final = regex(r"""[\\"'`]*(?=\D*\d)(?=\S*[A-Za-z])[\w+/=.~-]{16,}(?![^\s"'`\\])""")
+_DRAWN: Final = regex(r"""[\\"'`]*(?=[^\s\d]*\d)(?=\S*[A-Za-z])[\w+/=.~-]{16,}(?![^\s"'`\\])""")
 _PAIR: Final = regex(
     r"""(?i)(?:parameter|env|header|var|entry)?_?(?:name|key|variable|property|id)\\*["']?\s*[:=>]\s*[\\"']*([\w.:/-]+)"""
 )
 _VALUE: Final = regex(r"(?i)(?:parameter|default|env|header|var)?_?(?:value|val|string)")
 """{"name": "HF_TOKEN", "value": "..."}."""
 _KEEPS_SECRETS: Final = regex(r"""\bkind["']?\s*:\s*["']?Secret\b""")
-_SECTION: Final = regex(r"(?m)(?:^|(?<=\x1f))\[(?P<name>[\w.-]+)\][ \t]*\n(?P<body>(?:(?!\[)[^\n]*(?:\n|\Z))*?)(?=\[|\Z)")
+_SECTION: Final = regex(
+    r"(?m)(?:^|(?<=\x1f))\[(?P<name>[\w.-]+)\][ \t]*\n(?P<body>(?:(?!\[)[^\n]*(?:\n|\Z))*?)(?=\[|\Z)"
+)
 _CALLED: Final = regex(
     r"(?i)(?:\w+\.)*(?!get|load|read|from|ask|input|has|is)\w*?(?:login|auth(?:enticate)?|credentials?|password|secret(?:str)?)"
 )
@@ -75,7 +77,7 @@ _CALLED: Final = regex(
 _SIGNED_ADDRESS: Final = regex(r"(?i)(?:x-[a-z]+-)?(?:sig(?:nature)?|credential)")
 _COMPUTED: Final = regex(r"[A-Za-z_][\w.]*(?:\(|\.\w+\[)[^\n\x1f]*|\([^\n\x1f]*|(?:args|config|cfg|self|os)\.\S*")
 _LOOKED_UP: Final = regex(r"tokeniz|environ\b|getenv\(|getpass|input\(|args\.|open\(|read\w*\(|config[\[.]|\.get\(")
-_OPENED: Final = regex(r"""((?<!-c)(?<!-lc)(?<!/c)\x1f|[\\"'`]{0,16}["'`])(?:-{0,2}[\w-]+=|-[A-Za-z]|\+*)$""")
+_OPENED: Final = regex(r"""((?<!-c)(?<!-lc)(?<!/c)\x1f|[\\"'`]{0,16}["'`])(?:-{0,2}[\w-]+=|-[A-Za-z]|\+*)\Z""")
 """The quote or the beginning of a word before a name: its value goes to the other end. Not of a text for a shell."""
 
 
@@ -102,21 +104,29 @@ def _after_names(text: str) -> Iterator[Span]:
             end = text.find(f"</{name}", begin)
             end = end if end >= 0 else len(text)
         elif mark["blank"] and mark["dash"] and name[-1] in "sS":
-            yield from ((first, last) for first, last in _words(text, begin) if (first == begin or _DRAWN.match(text, first)) and may_not_be_shown(name, text[first:last]))
+            yield from (
+                (first, last)
+                for first, last in _words(text, begin)
+                if (first == begin or _DRAWN.match(text, first)) and may_not_be_shown(name, text[first:last])
+            )
             continue
         else:
             extent = "line" if is_said else "word" if mark["blank"] else "setting" if mark["sign"] == "=" else "line"
-            end = _end(text, mark.start(), begin, extent, is_apart=bool(mark["blank"] or mark["close"] or mark["comma"]))
+            end = _end(
+                text, mark.start(), begin, extent, is_apart=bool(mark["blank"] or mark["close"] or mark["comma"])
+            )
         if is_said or may_not_be_shown(name, text[begin:end].strip(_QUOTES)):
             yield begin, end
-            done = end
+            done = begin if mark["blank"] and end - begin < _LEAD else end  # `set --secret NAME VALUE`
 
 
 def _has_value(text: str, mark: re.Match[str]) -> bool:
     """Whether a value follows the name of a secret, and no expression of a program, which holds no secret itself."""
     if mark["blank"]:
         lead = text[max(mark.start() - _LEAD, 0) : mark.start()]
-        return bool(mark["dash"] or _DOTTED.fullmatch(mark["name"]) or _SET.search(lead) or _DRAWN.match(text, mark.end()))
+        return bool(
+            mark["dash"] or _DOTTED.fullmatch(mark["name"]) or _SET.search(lead) or _DRAWN.match(text, mark.end())
+        )
     value = _COMPUTED.match(text, mark.end(), mark.end() + _LEAD)
     if value is None or not (mark["call"] is not None or "=" in (mark["sign"] or "")):
         return True
@@ -135,7 +145,7 @@ ldap\w+ beeline: -w -s
 snmp\w+: -A -X -c
 doctl flyctl vercel rancher influx codecov anaconda: -t
 ssh-keygen: -N
-sendemail signtool xfreerdp: -xp /p:
+sendemail signtool xfreerdp: -xp /p: /p
 smbclient rpcclient smbget lftp curl wget https? xhs?: -u -a -U --user --proxy-user --auth -E --cert --proxy-cert -b --cookie
 bearer gotty ttyd etcdctl transmission-remote jenkins-cli.jar: -a -c -n --user -auth
 kubectl: --from-literal
@@ -152,6 +162,9 @@ htpasswd mosquitto_passwd wpa_passphrase smbpasswd sqlplus sqlldr expdp impdp rm
 """Programs, or what they are to do: options that take a secret, and words that have secrets after them."""
 
 
+_ENDS: Final = r"(?=[\s=\"'`])"
+
+
 @cache
 def _programs() -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
     rows = list[tuple[re.Pattern[str], re.Pattern[str]]]()
@@ -159,13 +172,17 @@ def _programs() -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
         programs, _, options = row.partition(":")
         name = rf"(?<![\w.-])(?:(?<=\\)n)?(?i:{'|'.join(programs.split())})(?![\w.-])"
         words = options.split()
-        short = "".join(word[1] for word in words if len(word) == len("-p")) or _APART
-        long = [rf"{word}(?=[\s=\"'`])" if len(word) > len("/p:") else word for word in words if word[0] in "-/"]
+        short = "".join(word[1] for word in words if word[0] == "-" and len(word) == len("-p")) or _APART
+        long = [
+            word if len(word) == len("/p:") else word + _ENDS
+            for word in words
+            if word[0] in "-/" and word != f"-{word[-1]}"
+        ]
         verbs = [word for word in words if word[0] not in "-/"] or ([] if words else programs.split())
-        rows.append((re.compile(name), re.compile(
-            rf"""(?<=[\s"'`,])(?:-[{short}]|-[A-Za-z]+[{short}](?=[\s"'`])|{"|".join(word for word in long if len(word) > len("-p")) or "(?!)"})"""
-            rf"""(?:=|[\\"'`]*,\s*|[\\"'`]*\s[\s\\]*(?!-)|)|(?P<verb>(?<![\w-])(?i:{"|".join(verbs) or "(?!)"})(?=[\s"'`,.])\S*)"""
-        )))
+        taking = rf"(?<=[\s\"'`,])(?:-[{short}]|-[A-Za-z]+[{short}]{_ENDS}|{'|'.join(long) or '(?!)'})"
+        gap = r"""(?:[=:]|[\\"'`]*,\s*|[\\"'`]*\s[\s\\]*(?!-)|)"""
+        options = rf"{taking}{gap}|(?P<verb>(?<![\w-])(?i:{'|'.join(verbs) or '(?!)'})(?=[\s\"'`,.])\S*)"
+        rows.append((re.compile(name), re.compile(options)))
     return rows
 
 
@@ -177,8 +194,7 @@ def _after_programs(text: str) -> Iterator[Span]:
     for programs, options in _programs():
         done = 0
         for program in programs.finditer(text):
-            command = _COMMAND.match(text, program.end())
-            if program.start() < done or command is None:
+            if program.start() < done or not (command := _COMMAND.match(text, program.end())):
                 continue
             done = len(text) if text.startswith(_APART, program.end()) else command.end()
             for option in options.finditer(text, max(program.start() - 1, 0), done):
@@ -242,7 +258,9 @@ def _end(text: str, start: int, place: int, extent: str, *, is_apart: bool) -> i
     elif text[place : place + 1] in tuple("[({"):
         end = _bracket_end(text, place)
     rest = _REST_OF_WORD.match(text, end)
-    if extent == "word" or (extent == "setting" and "\n" not in lead and rest and _SHELL_GOES_ON.match(text, rest.end())):
+    if extent == "word" or (
+        extent == "setting" and "\n" not in lead and rest and _SHELL_GOES_ON.match(text, rest.end())
+    ):
         return rest.end() if rest else end
     if end > place and _GOES_ON.match(text, end):
         return end
