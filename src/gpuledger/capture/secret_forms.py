@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from operator import ne
 from typing import Final
 
 from gpuledger.regex import regex
@@ -40,16 +40,14 @@ _FORM: Final = regex(
     re.S,
 )
 _MIXED: Final = regex(r"(?<![\w+/-])[A-Za-z0-9+/_-]{20,256}={0,2}(?![\w+/=-])")
-_TAGGED: Final = regex(
+_ONE_CASE: Final = regex(
     r"(?:(?<=//)|(?<![\w+/@:.-]))(?:[A-Za-z][A-Za-z0-9]{1,11}[_.-]){0,3}(?P<body>[A-Za-z0-9]{20,256})(?![\w+/.-])"
 )
-"""Letters and digits, maybe behind a service's tag."""
+"""Letters and digits that look drawn at random, maybe behind a service's tag."""
 _DIGEST: Final = regex(
-    r"(?:^|[^a-z])(?:commit|rev|revision|sha\d*|md5|digest|hash|checksum|sum|ref|refs|tree|tag|id|ids|uuid|guid|version|build"
-    r"|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|log|bisect|good|bad|match|etag)\W{1,4}$",
-    re.IGNORECASE,
+    r"(?i)(?:^|[^a-z])(?:commit|rev|revision|sha\d*|md5|digest|hash|checksum|sum|refs?|tree|tag|ids?|uuid|guid|version|build"
+    r"|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|log|bisect|good|bad|match|etag)\W{1,4}$"
 )
-"""What stands before a text that looks random and is no secret."""
 _LETTERS: Final = regex("[a-z]{3,}")
 _MIN_CHANGES_SHARE, _MIN_CHANGES_SHARE_OF_ONE_CASE, _MAX_WORDS_SHARE = 0.4, 0.28, 0.65
 """Neighbours of different kinds (capitals, small letters, digits): six in ten in a random text, four in ten in a key in
@@ -61,30 +59,24 @@ def secret_forms(text: str) -> Iterator[Span]:
     """Spans of what looks like a secret."""
     yield from (match.span(match.lastgroup or 0) for match in _FORM.finditer(text))
     yield from (run.span() for run in _MIXED.finditer(text) if looks_random(run[0]))
-    for run in _TAGGED.finditer(text):
-        start = run.start("body")
-        if _looks_drawn(run["body"]) and not _DIGEST.search(text[max(start - 40, 0) : start]):
+    for run in _ONE_CASE.finditer(text):
+        is_digest = _DIGEST.search(text[max(run.start("body") - 40, 0) : run.start("body")])
+        if not is_digest and _changes(run["body"].lower(), _MIN_CHANGES_SHARE_OF_ONE_CASE):
             yield run.span()
 
 
-def _looks_drawn(text: str) -> bool:
-    """Whether digits stand between letters as if drawn, whatever their case: so do 97 of 100 keys in hexadecimal."""
-    is_digit = [letter.isdigit() for letter in text]
-    changes = sum(one != next_ for one, next_ in pairwise(is_digit))
-    in_words = sum(map(len, _LETTERS.findall(text.lower())))
-    is_made_of_words = in_words > _MAX_WORDS_SHARE * (len(text) - sum(is_digit))
-    return changes >= _MIN_CHANGES_SHARE_OF_ONE_CASE * (len(text) - 1) and not is_made_of_words
+def _changes(text: str, min_share: float) -> bool:
+    """Whether letters and digits follow each other as if drawn, and make no words."""
+    kinds = [letter.isupper() + 2 * letter.islower() for letter in text if letter.isalnum()]
+    changes, in_words = sum(map(ne, kinds, kinds[1:])), sum(map(len, _LETTERS.findall(text)))
+    return changes >= min_share * (len(kinds) - 1) and in_words <= _MAX_WORDS_SHARE * kinds.count(2)
 
 
 def looks_random(text: str) -> bool:
-    """Whether capitals, small letters and digits follow each other as if drawn: so do nine in ten keys of 32 characters."""
+    """Whether capitals, small letters and digits are mixed as if drawn: so are nine in ten keys of 32 characters."""
     if "/" in text and max(map(len, text.split("/"))) < _MIN_SEGMENT:
         return False  # a path; base 64 has a slash in 64 letters
-    kinds = [letter.isupper() + 2 * letter.islower() for letter in text if letter.isalnum()]
-    digits, capitals, small = map(kinds.count, range(3))
-    is_separated = len(text) - len(kinds) > _MAX_SEPARATORS_SHARE * len(text)
-    if not digits or min(capitals, small) < _MIN_LETTERS_OF_A_KIND or is_separated:
-        return False
-    changes = sum(one != next_ for one, next_ in pairwise(kinds))
-    in_words = sum(map(len, _LETTERS.findall(text)))
-    return changes >= _MIN_CHANGES_SHARE * (len(kinds) - 1) and in_words < _MAX_WORDS_SHARE * small
+    digits, *cases = (sum(map(kind, text)) for kind in (str.isdigit, str.isupper, str.islower))
+    is_separated = len(text) - digits - sum(cases) > _MAX_SEPARATORS_SHARE * len(text)
+    is_mixed = digits > 0 and min(cases) >= _MIN_LETTERS_OF_A_KIND and not is_separated
+    return is_mixed and _changes(text, _MIN_CHANGES_SHARE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from typing import Final
 
 from gpuledger.capture.secret_forms import looks_random
@@ -17,20 +16,15 @@ def word_set(words: str) -> frozenset[str]:
 
 _WORD: Final = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _STRONG: Final = regex(
-    r"\w*(?:secret|password|passwd|passphrase|passcode|credential|apikey|authtoken)s?|\w*pwd|passwo?rd|pswd"
-    r"|authorization|bearer|(?:set)?cookies?|\w*(?:sess(?:ion)?id|psk)|kennwort|passwort|contrasena|senha"
+    r"(?:^| )(?:\w*(?:secret|password|passwd|passphrase|passcode|credential|apikey|authtoken)s?|\w*pwd|passwo?rd|pswd"
+    r"|authorization|bearer|(?:set)?cookies?|\w*(?:sess(?:ion)?id|psk)|kennwort|passwort|contrasena|senha|identified"
+    r"|(?:\w*(?:pw|jwts?|sas)|creds?|pat|t?otp|pin|psk|mnemonic|requirepass|masterauth"
+    r"|(?:recovery|backup|verification|pass|pin|mfa|otp|access|auth|security|unlock|activation|reset) code)$)(?: |$)"
 )
-"""What is hardly ever called so unless it is a secret."""
-_STRONG_AT_END: Final = regex(
-    r".*(?:\w*(?:pw|jwts?|sas)|\b(?:creds?|pat|t?otp|pin|psk|mnemonic|requirepass|masterauth"
-    r"|(?:recovery|backup|verification|pass|pin|mfa|otp|access|auth|security|unlock|activation|reset) code))"
-)
-_TWO_WORDS: Final = frozenset(
-    ("api key", "api token", "access token", "access key", "auth token", "private key", "auth config")
-)
-"""What may be said before whose it is: API_KEY_OPENAI."""
+"""What is hardly ever called so unless it is a secret, whatever its value looks like: a password may be a number."""
 _WEAK: Final = regex(
-    r"\w*?(?<!mon)(?<!don)(?<!tur)(?<!ho[ct])(?<!joc)(?<!by)(?<!com)(key|token|pass|auth)s?|sig(?:nature)?s?"
+    r"(?:^|(?P<before>\w+) )(?!(?:mon|don|tur|hoc|joc|whis|hot)keys?$|(?:by|com|encom|sur|tres)pass$)\w*?(?P<kind>key|token|pass|auth)s?$"
+    r"|(?:^| )sig(?:nature)?s?$|(?:api|access|private) key|(?:api|access|auth) token|auth config"
 )
 _ADDED: Final = regex(
     r"\d+|v|value|val|string|str|text|hex|b64|base64|prod|dev|staging|ci|read|write|ro|rw|header|old|new|prev|current|main|backup|test"
@@ -60,27 +54,22 @@ _OTHERWISE: Final = {
 def looks_secret(name: str) -> bool:
     """Whether the name of a variable, option or key suggests a secret."""
     words = _words(name)
-    if is_strong(name) or not words or words[-1] in _ABOUT or words[0] in _SWITCHES:
-        return bool(words) and is_strong(name)
-    is_first = name.isupper() and words[0] in ("token", "pass") and len(words) == 2  # noqa: PLR2004 - not TOKEN_PER_STEP
-    weak = _WEAK.fullmatch(words[-1])
-    is_other = weak is not None and words[-2:-1] and words[-2] in _OTHERWISE.get(weak[1] or "", "").split()
-    return is_first or not _TWO_WORDS.isdisjoint(map(" ".join, pairwise(words))) or (weak is not None and not is_other)
+    weak = _WEAK.search(words)
+    is_other = weak is not None and (weak["before"] or "-") in _OTHERWISE.get(weak["kind"] or "", "").split()
+    is_first = name.isupper() and re.fullmatch(r"(?:token|pass) \w+", words)  # but not TOKEN_PER_STEP
+    return bool(_STRONG.search(words) or is_first) or (weak is not None and not is_other)
 
 
 def is_strong(name: str) -> bool:
-    """Whether it is a secret whatever its value looks like: a password may be a number."""
-    words = _words(name)
-    if not words or words[-1] in _ABOUT or words[0] in _SWITCHES:
-        return False
-    return bool(_STRONG_AT_END.fullmatch(" ".join(words[-2:]))) or any(map(_STRONG.fullmatch, words))
+    """Whether it is a secret whatever its value looks like."""
+    return _STRONG.search(_words(name)) is not None
 
 
-def _words(name: str) -> list[str]:
+def _words(name: str) -> str:
     words = [word.lower() for word in _WORD.findall(name[-200:])]
     while words and _ADDED.fullmatch(words[-1]):
         words.pop()
-    return words
+    return "" if not words or words[-1] in _ABOUT or words[0] in _SWITCHES else " ".join(words)
 
 
 _REFERENCE: Final = regex(
@@ -115,6 +104,6 @@ def may_not_be_shown(name: str, value: str) -> bool:
         return False
     if is_strong(name):
         return True
-    is_count = value.isdigit() and _words(name)[-1].endswith("s")
+    is_count = value.isdigit() and name[-1] in "sS"
     is_plain_key = name.lower() in ("key", "keys") and not re.search(r"\d", value)
     return not (is_count or is_plain_key or _NOT_WEAK.fullmatch(value))

@@ -22,8 +22,7 @@ _KNOWN: Final = word_set(
     " fp16 bf16 fp8 int8 int4 cuda nvtx osrt cudnn cublas nccl cpu gpu all info debug warning error"
 )
 """Programs and what they are to do, and words for precisions, devices and traces."""
-_UNIT: Final = "(?:[num]?s|min|h|%|[kKMGTx]|[KMGT]i?B|B)?"
-_NUMBER: Final = rf"[+-]?\d{{1,9}}(?:\.\d{{1,9}})?(?:[eE][+-]?\d{{1,3}})?{_UNIT}"
+_NUMBER: Final = r"[+-]?\d{1,9}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,3})?(?:[num]?s|min|h|%|[kKMGTx]|[KMGT]i?B|B)?"
 _NUMBERS: Final = regex(rf"{_NUMBER}(?:[,x]{_NUMBER}){{0,63}}")
 _OPTION: Final = regex(r"-[A-Za-z]{1,2}|--[A-Za-z][\w.-]{0,60}|--")
 _NAME: Final = regex(r"-{0,2}[A-Za-z_][\w.-]{0,60}")
@@ -36,9 +35,9 @@ _FILE: Final = regex(
 def shareable_command(argv: Sequence[str]) -> list[str]:
     """A command as others may see it: what is not known to be harmless is withheld."""
     shown = list[str]()
-    for before, word, safe in zip(("", *argv), argv, without_secrets(argv), strict=False):
+    for before, word, private in zip(("", *argv), argv, without_secrets(argv), strict=False):
         name, sign, value = word.partition("=")
-        if safe != word and not safe.startswith(f"{name}{sign}" if sign else word):
+        if private != word and not (sign and private.startswith(f"{name}=")):
             shown.append(WITHHELD)
         elif sign and _NAME.fullmatch(name):
             shown.append(f"{name}={shareable_value(name, value)}")
