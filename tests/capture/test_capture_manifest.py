@@ -24,8 +24,7 @@ from gpuledger.capture.manifest import (
     utc,
     write_manifest,
 )
-from gpuledger.capture.secret_names import looks_secret
-from gpuledger.capture.secrets import WITHHELD, without_secrets
+from gpuledger.capture.secrets import WITHHELD, looks_secret, without_secrets
 from gpuledger.errors import OutputRefused
 from gpuledger.json_types import builtins
 from gpuledger.system.machine import InstalledGpu, Machine

@@ -1,21 +1,21 @@
 """What of a command or a setting may be written down: words in, the same words without secrets out.
 
 For the owner's files and terminal. A name, a program's option or a value's own form gives a secret away; it is withheld
-up to the quote or bracket that closes, or to the end of its word, its line or the argument: where that is unclear, more.
+to the quote or bracket that closes, or to the end of its word, its line or the argument: where that is unclear, more.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, reduce
+from operator import ne
 from typing import Final
 
-from gpuledger.capture.secret_forms import Span, secret_forms
-from gpuledger.capture.secret_names import USERS, is_strong, looks_secret, may_not_be_shown
 from gpuledger.regex import regex
 
 WITHHELD: Final = "(withheld)"
+Span = tuple[int, int]
 
 
 def shown_value(name: str, value: str) -> str:
@@ -29,7 +29,7 @@ def without_secrets(argv: Sequence[str], known: Iterable[str] = ()) -> list[str]
     text = _APART.join(("", *(word.replace(_APART, " ") for word in argv)))
     again, shown, done = {secret for secret in known if len(secret) > len("key")}, "", 0
     printed = [fed.span(fed.lastgroup or 0) for fed in _FED.finditer(text)] if _READS_SECRET.search(text) else []
-    for begin, end in sorted((*secret_forms(text), *_after_names(text), *_after_programs(text), *printed)):
+    for begin, end in sorted((*_by_form(text), *_after_names(text), *_after_programs(text), *printed)):
         end = min(end, _closing(text, begin, _APART)[0])
         if begin < end and text[begin:end] != WITHHELD:
             shown += text[done:begin] + WITHHELD if begin > done else ""
@@ -49,6 +49,154 @@ _LEAD: Final = 200
 """Letters looked at before a name."""
 _REPEATED: Final = regex(r"(?=\S*\d)(?=\S*[A-Za-z])\S{12,}")
 """A secret that is not a word of its own accord: withheld wherever it stands again."""
+_STRONG: Final = regex(
+    r"(?:^| )(?:\w*(?:secret|password|passwd|passphrase|passcode|credential|apikey|authtoken)s?|\w*pwd|passwo?rd|pswd"
+    r"|authorization|bearer|(?:set)?cookies?|\w*(?:sess(?:ion)?id|psk)|kennwort|passwort|contrasena|senha|identified"
+    r"|(?:\w*(?:pw|jwts?|sas)|creds?|pat|t?otp|pin|psk|mnemonic|requirepass|masterauth"
+    r"|(?:recovery|backup|verification|pass|pin|mfa|otp|access|auth|security|unlock|activation|reset) code)$)(?: |$)"
+)
+"""What is hardly ever called so unless it is a secret, whatever its value looks like: a password may be a number."""
+_WEAK: Final = regex(
+    r"(?:^| )(?!(?:mon|don|tur|hoc|joc|whis|hot)keys?$|(?:by|com|encom|sur|tres)pass$)\w*?(?:key|token|pass|auth)s?$"
+    r"|(?:^| )sig(?:nature)?s?$"
+)
+_PHRASE: Final = regex(r"\b(?:(?:api|access|private) key|(?:api|access|auth) token|auth config)\b")
+_ADDED: Final = regex(
+    r"\d+|v|val(?:ue)?|str(?:ing)?|text|hex|b(?:ase)?64|prod|dev|staging|ci|read|write|r[ow]|header|old|new|prev|current"
+    r"|main|backup|test"
+)
+"""What may follow: OPENAI_API_KEY_2, HF_TOKEN_READ, CI_JOB_JWT_V2."""
+_ABOUT: Final = regex(
+    r"(?:no|disable|skip|without|enable|require|ask|num|max|min)\b.*|(?:.* )?(?:(?:file|path|name|var|id|type|ref)s?|dir"
+    r"|folder|env|variable|mode|method|length|len|size|policy|format|ur[il]|endpoint|provider|manager|store|backend|prompt"
+    r"|required|enabled|chars|rotation|ttl|expiry|timeout|stdin|version|arn|selector|field|column|source|stretch|class"
+    r"|alg(?:orithm)?|count|limit|jar|command|cmd)"
+)
+"""What is about a secret, and none itself."""
+_OTHERWISE: Final = regex(
+    r"(?:^| )(?:(?:sort|primary|foreign|group|partition|public|cache|index|dict|routing|row|column|col|query|q|lookup|map"
+    r"|json|field|state|metric|order|by|per|shard|prng|rng|random|dataset|data|label|feature|image|batch|num|head|object"
+    r"|project|host|recv|send|known) keys?|(?:pad|padding|eos|bos|unk|sep|cls|mask|special|stop|start|begin|end|eot|eom|sos"
+    r"|first|last|next|per|image|audio|video|think|thinking|prefix|suffix|fim|tool|separator|sentinel|num|max|min|new|extra"
+    r"|prompt|output|input|decode|prefill|draft|each|from|total|generated|bad|allowed|reasoning|completion|initializer"
+    r"|placeholder|trigger) tokens?|(?:single|first|second|third|one|two|three|multi|forward|backward|[fb]wd|num|per|last"
+    r"|next|high|low|band|by|render|opt|compiler|each|final) pass)$"
+)
+"""A sort key, a padding token, a forward pass."""
+_REFERENCE: Final = regex(
+    r"|(?i:true|false|none|null|nil|yes|no|auto|on|off|default|optional|required|enabled|disabled|empty)|\(withheld\)"
+    r"|(?:\w+ )?(?:\$\w+|\$\{\w+\}|\$\((?!echo|printf)[^()]*\)|\$?\{\{[^{}]*\}\}"
+    r"|\{\w*(?:key|token|pass|pwd?|secret|cred|auth)\w*\}|%\w+%|%s|<[^<>!]*>|\[[A-Z_]+\])|(?:file|env|fd):.*|stdin"
+    r"|(?:(?:id|src|source|target|env|type)=[^,=]*(?:,|$))+"  # docker build --secret
+)
+_FILE: Final = regex(r"@?(?:~|\.{1,2})?/[\w./~-]*|[\w./~-]+\.(?:py|sh|json|ya?ml|toml|txt|pem|crt|key|cfg|ini|env)")
+_NOT_WEAK: Final = regex(
+    r"(?i)(?:[\[(\s]*+-?\d{1,5}(?:\.\d*+)?(?![\d.])[\s,\])]*+)++|basic|digest|ntlm|bearer|oauth2?|kerberos|token"
+    r"|https?://[^\s?#@]*"
+)
+"""Values of a key or a token that is no secret: numbers, the scheme of a header, an address."""
+_USERS: Final = regex(r"(?i)[\w-]*(?:login|auth|user|userpwd|creds?|credentials?)")
+_USER: Final = regex(r"(?!\d+:\d+$|(?P<who>[\w-]+):(?P=who)$)[^\s:@/=]+:(?=[^\s/]).*", re.S)
+_LONGEST: Final = 400
+
+
+def looks_secret(name: str) -> bool:
+    """Whether the name of a variable, option or key suggests a secret."""
+    words = _words(name)
+    is_first = name.isupper() and re.fullmatch(r"(?:token|pass) \w+", words)  # but not TOKEN_PER_STEP
+    return bool(
+        is_first
+        or _STRONG.search(words)
+        or _PHRASE.search(words)
+        or (_WEAK.search(words) and not _OTHERWISE.search(words))
+    )
+
+
+def _words(name: str) -> str:
+    words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name[-200:])]
+    while words and _ADDED.fullmatch(words[-1]):
+        words.pop()
+    return "" if _ABOUT.fullmatch(" ".join(words)) else " ".join(words)
+
+
+def may_not_be_shown(name: str, value: str) -> bool:
+    """Whether a value is withheld, by its name and its form."""
+    if len(value) > _LONGEST or not looks_secret(name):
+        return looks_secret(name) or bool(_USERS.fullmatch(name) and _USER.fullmatch(value))
+    if _REFERENCE.fullmatch(value) or (_FILE.fullmatch(value) and not _is_mixed(value)):
+        return False
+    is_count = value.isdigit() and name[-1] in "sS"
+    is_plain_key = name.lower() in ("key", "keys") and not re.search(r"\d", value)
+    return bool(_STRONG.search(_words(name))) or not (is_count or is_plain_key or _NOT_WEAK.fullmatch(value))
+
+
+_PREFIXES: Final = r"""
+    dckr_[po]at_ GOCSPX- xapp- xox[a-z][.-] gl(?:pat|dt|rt|ft|ptt|cbt|imt|agent|oas|soat|ffct|wt)- AT(?:ATT|CTT|BB)
+    shp(?:at|ca|pa|ss|tka)_ whsec_ lin_(?:api|oauth)_ sq0[a-z]{3}- EAAA[A-Z] AGE-SECRET-KEY- github_pat_ gh[pousr]_
+    hv[sbr]\. npm_(?=[^\W_]{16}) pypi-(?=[\w-]{16}) rubygems_ do[opr]_v1_ SG\.(?=[\w-]{10}) r8_(?=\w{16}) xai-(?=\w{16})
+    nvapi- gsk_ [sr]k_(?:live|test|prod)_ ntn_(?=\w{12}) pplx- AKCp (?:AKIA|ASIA|ABIA|ACCA) AIza ya29\. 1//0 LTAI PMAK-
+    pul-(?=[\da-f]{20}) pn[ub]_(?=\w{20}) rdme_ sgp_ sntry[su]_ sm_[aps]at_ shippo_(?:live|test)_ x(?:keysib|smtpsib)-
+    FLWSECK fio-u- glsa_ glc_(?=\w{20}) HRKU- ico-(?=\w{32}) dt0[a-z]\d\d\. dp\.(?:pt|st|ct|sa|scim|audit)\. duffel_
+    EZ[AT]K(?=\w{20}) CLOJARS_ CCIP(?:AT|RJ)_ NR(?:AK|II|JS)- ph[cx]_(?=\w{20}) figd_ fo1_ fm2_ nfp_ sbp_ sb_secret_
+    pscale_(?:tkn|pw|oauth)_ tskey- v1\.0-(?=[\da-f]{24}) lsv2_[a-z]{2}_ tgp_v1_ tvly- jina_(?=[\da-f]{32}) pcsk_ csk-
+    bkua_ snyk_(?=\w{20}) sq[aup]_(?=[\da-f]{20}) ops_eyJ p8e- CFPAT- rpa_(?=\w{20}) dapi(?=[\da-f]{8}) api_org_ sha256~
+    hf_(?=[^\W_]{16}) sk-(?=[\w-]{16}) secret_(?=[^\W_]{24}) key-(?=[\da-f]{32}) EAA(?=\w{30}) wandb_v\d_ apify_api_
+    pat[^\W_]{14}\. (?:live|test)_(?=[\da-f]{30}) access_token\$production\$ esecret_ SK(?=[\da-f]{32}) e2b_(?=\w{20})
+    [^\W_]{14}\.atlasv1\. s\.(?=[^\W_]{24}(?!\w))
+"""
+"""What services begin their keys with, as gitleaks, trufflehog and they say, and what tells it from a word."""
+_FORM: Final = regex(
+    rf"(?<![A-Za-z0-9])(?P<service>(?:{'|'.join(_PREFIXES.split())})[\w.~+/=-]{{8,}}[^\s\"'`<>,;&|()\[\]{{}}\\]*)"
+    r"|(?<![\w.-])(?P<claims>eyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)*)|(?P<putty>PuTTY-User-Key-File.*)"
+    r"|(?P<pem>-----BEGIN [A-Z\d ]*PRIVATE KEY.*?(?:-----END [A-Z\d ]*PRIVATE KEY[A-Z ]*-----|\Z))"
+    r"|(?i:\bbearer\s+|\bbasic\s+(?=[\w+/]{16}))(?P<header>(?=[\w.~+/=-]*\d|[\w.~+/=-]{16})[\w.~+/=-]{6,})"
+    # in an address; up to the last @, as a password may hold one
+    r"""|(?<![\w+.-])(?i:[a-z][a-z0-9+.-]{0,20}://)[^\s/:@"']{0,99}:(?!\d{1,5}[/?])(?P<address>(?!\$)[^\s"'<>]{1,200})"""
+    r"""@(?=[\w.\[$-])|https?://(?P<user>(?=[^\s/:@"']*\d|[^\s/:@"']{20})[^\s/:@"'$]{8,})@|:thin:\w+/(?P<thin>[^\s@]+)@"""
+    r"""|(?<![\w/@:.-])(?!mailto:)[\w.-]+:(?P<host>(?!\$)[^\s/:@"']{4,})@(?!sha\d+:)[\w.-]+"""
+    r"|(?<![\w/:.-])[\w.*-]+:(?:\d{4,5}|\*):[\w*-]+:[\w*-]+:(?P<pgpass>[^\s:]{4,})|/t/(?P<path>[\w-]{16,})/"
+    r"|(?i:hooks?\.slack\.com/[a-z]+|/web-?hooks?(?:b2)?)/(?P<hook>[\w/.~%@-]{8,})"
+    r"|/hooks?/(?:catch/)?(?P<caught>(?=[\w/]*-?\d)[\w/.~%@-]{16,})|(?<![A-Za-z0-9])(?:bot)?\d{6,12}:(?P<bot>AA[\w-]{20,})",
+    re.S,
+)
+_MIXED: Final = regex(r"(?<![\w+/-])[A-Za-z0-9+/_-]{20,256}={0,2}(?![\w+/=-])")
+_ONE_CASE: Final = regex(
+    r"(?:(?<=//)|(?<![\w+/@:.-]))(?:[A-Za-z][A-Za-z0-9]{1,11}[_.-]){0,3}(?P<body>[A-Za-z0-9]{20,256})(?![\w+/.-])"
+)
+"""Letters and digits that look drawn at random, maybe behind a service's tag."""
+_DIGEST: Final = regex(
+    r"(?i)(?:^|[^a-z])(?:commit|rev|revision|sha\d*|md5|digest|hash|checksum|sum|refs?|tree|tag|ids?|uuid|guid|version|build"
+    r"|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|log|bisect|good|bad|match|etag)\W{1,4}$"
+)
+
+
+def _by_form(text: str) -> Iterator[Span]:
+    """Keys of services, passwords in addresses, random letters."""
+    yield from (match.span(match.lastgroup or 0) for match in _FORM.finditer(text))
+    yield from (run.span() for run in _MIXED.finditer(text) if _is_mixed(run[0]))
+    for run in _ONE_CASE.finditer(text):
+        is_digest = _DIGEST.search(text[max(run.start("body") - 40, 0) : run.start("body")])
+        if not is_digest and _changes(run["body"].lower(), 0.28):
+            yield run.span()
+
+
+def _changes(text: str, min_share: float) -> bool:
+    """Whether kinds of letters follow each other as if drawn: six in ten are of another kind than the letter before, four
+    in ten in hexadecimal; four in ten small letters stand in a row of three or more, and nearly all where they make words.
+    """
+    kinds = [letter.isupper() + 2 * letter.islower() for letter in text if letter.isalnum()]
+    changes, in_words = sum(map(ne, kinds, kinds[1:])), sum(map(len, re.findall("[a-z]{3,}", text)))
+    return changes >= min_share * (len(kinds) - 1) and in_words <= 0.65 * kinds.count(2)
+
+
+def _is_mixed(text: str) -> bool:
+    """Whether capitals, small letters and digits are mixed as if drawn: so are nine in ten keys of 32 characters."""
+    digits, *cases = (sum(map(kind, text)) for kind in (str.isdigit, str.isupper, str.islower))
+    is_path = "/" in text and max(map(len, text.split("/"))) < 16  # base 64 has a slash in 64 letters
+    is_separated = len(text) - digits - sum(cases) > 0.12 * len(text)
+    return bool(digits and min(cases) > len("no") and not is_path and not is_separated and _changes(text, 0.4))
+
+
 _NAME: Final = regex(
     r"""(?<![\w.-])(?P<element>(?<=<))?(?P<dash>--?)?(?P<name>\w[\w.-]*+)"""
     r"""(?:(?P<close>(?:[\\"'`]*["'`])?+)(?:(?P<call>(?=\())|(?P<tag>(?(element)(?=(?:\s[^<>]*+)?>)|(?!)))"""
@@ -81,7 +229,7 @@ _LOOKED_UP: Final = regex(r"tokeniz|environ\b|getenv\(|getpass|input\(|args\.|op
 
 def _after_names(text: str) -> Iterator[Span]:
     """Values behind the names of secrets, in texts for a shell, JSON, YAML, ini, XML, SQL and code alike."""
-    yield from (section.span("body") for section in _SECTION.finditer(text) if is_strong(section[1]))
+    yield from (section.span("body") for section in _SECTION.finditer(text) if _STRONG.search(_words(section[1])))
     is_paired, done = any(looks_secret(pair[1]) for pair in _PAIR.finditer(text)), 0
     for mark in _NAME.finditer(text):
         name, begin, blank = mark["name"], mark.end(), mark["blank"]
@@ -89,7 +237,7 @@ def _after_names(text: str) -> Iterator[Span]:
             continue
         if (is_paired and _VALUE.fullmatch(name)) or (mark["call"] is not None and _CALLED.fullmatch(name)):
             name = "password"
-        if not (looks_secret(name) or USERS.fullmatch(name)) or not (_is_followed if blank else _is_literal)(
+        if not (looks_secret(name) or _USERS.fullmatch(name)) or not (_is_followed if blank else _is_literal)(
             text, mark
         ):
             continue
@@ -109,7 +257,7 @@ def _after_names(text: str) -> Iterator[Span]:
 def _is_followed(text: str, mark: re.Match[str]) -> bool:
     """Whether the next word is the value of this one."""
     follows, lead = _FOLLOWS.match(text, mark.end()), text[max(mark.start() - _LEAD, 0) : mark.start()]
-    is_said = follows is not None and (follows["drawn"] is not None or is_strong(mark["name"]))
+    is_said = follows is not None and (follows["drawn"] is not None or _STRONG.search(_words(mark["name"])) is not None)
     return bool(is_said or mark["dash"] or _DOTTED.fullmatch(mark["name"]) or _SET.search(lead))
 
 
@@ -118,29 +266,27 @@ def _is_literal(text: str, mark: re.Match[str]) -> bool:
     value = _COMPUTED.match(text, mark.end(), mark.end() + _LEAD)
     if value is None or not (mark["call"] is not None or "=" in (mark["sign"] or "")):
         return True
-    return not _LOOKED_UP.search(value[0]) and (is_strong(mark["name"]) or re.search("[\"'`]", value[0]) is not None)
+    return not _LOOKED_UP.search(value[0]) and (
+        _STRONG.search(_words(mark["name"])) is not None or re.search("[\"'`]", value[0]) is not None
+    )
 
 
 _TAKES: Final = r"""
-p|hp : 0 : mysql\w*|mariadb\S*|mycli|7z\w*|rar|unrar
-p : 0 : sshpass|login|twine|mongo\w*|cqlsh|ncftp\w+|supabase|conan|cypher-shell|xmpp|sendxmpp|rdesktop|crackmapexec|nxc
-p : 0 : netexec|evil-winrm|poetry|rabbitmqadmin|yt-dlp|youtube-dl|psexec|useradd|usermod|beeline|steghide|impala-shell
+p|hp|P|upw|opw : user_pw|owner_pw|input_pw : mysql\w*|mariadb\S*|mycli|7z\w*|rar|unrar|sshpass|login|twine|mongo\w*|cqlsh
+p : 0 : ncftp\w+|supabase|conan|cypher-shell|xmpp|sendxmpp|rdesktop|crackmapexec|nxc|netexec|evil-winrm|poetry|rabbitmqadmin
+p|P|upw|opw : user_pw|owner_pw|input_pw : yt-dlp|youtube-dl|psexec|user(?:add|mod)|beeline|steghide|impala-shell|pdf\w+
+P|N|xp : /p|-storepass|-keypass|-srcstorepass|-deststorepass : ssh-keygen|sendemail|signtool|xfreerdp|keytool|jarsigner
+P : 0 : zip|unzip|zipcloak|sqlcmd|bcp|tsql|mosquitto_[ps]ub
 a : --pass|auth|requirepass|masterauth : redis-\w+|valkey-cli|keydb-cli
-P : 0 : zip|unzip|zipcloak|ssh-keygen|sqlcmd|bcp|tsql|mosquitto_[ps]ub|ipmitool
-k|K : -pass|-passin|-passout|passwd|encrypt_string|encrypt : swanlab|openssl|ipmitool|nuget|choco|ss-local|ansible-vault|travis
-w|s : 0 : ldap\w+|beeline
-A|X|c : 0 : snmp\w+
-t : 0 : doctl|flyctl|vercel|rancher|influx|codecov|anaconda
-N|xp : /p : ssh-keygen|sendemail|signtool|xfreerdp
-u|a|U|E|b : --user|--proxy-user|--auth|--cert|--proxy-cert|--cookie : smbclient|rpcclient|smbget|lftp|curl|wget|https?|xhs?
+k|K|P : -pass|-passin|-passout|passwd|encrypt(?:_string)? : swanlab|openssl|ipmitool|nuget|choco|ss-local|ansible-vault|travis
+w|s|A|X|c|t : 0 : ldap\w+|beeline|snmp\w+|doctl|flyctl|vercel|rancher|influx|codecov|anaconda
+u|a|U|E|b : --(?:proxy-)?user|--auth|--(?:proxy-)?cert|--cookie : smbclient|rpcclient|smbget|lftp|curl|wget|https?|xhs?
 a|c|n : --auth|--user|-auth : bearer|gotty|ttyd|etcdctl|transmission-remote|jenkins-cli.jar
 b : --from-literal|--body|--value|--data|--string-value : secrets?|variable|put-parameter
-upw|opw : -storepass|-keypass|-srcstorepass|-deststorepass : keytool|jarsigner|pdfto\w+|pdfinfo
-0 : user_pw|owner_pw|input_pw|password|http-basic|upwd|user-password|user:password : pdftk|mysqladmin|nmcli|composer|poetry|drush|wp
-0 : login|unwrap|unseal|authtoken|add-authtoken|put|write|patch : vault|bao|wandb|cargo|ngrok
-0 : set|config:set|add : fly|flyctl|heroku|doppler|mc
+0 : password|http-basic|upwd|user-password|user:password|set|config:set : mysqladmin|nmcli|composer|poetry|drush|wp|fly|flyctl
+0 : login|unwrap|unseal|authtoken|add-authtoken|put|write|patch|set|config:set|add : vault|bao|wandb|ngrok|heroku|doppler|mc
 0 : create|user|use|add|add_user|change_password|authenticate_user : modal|net|rabbitmqctl|filebrowser
-0 : obscure|unlock|login|reset-admin-password : rclone|bw|grafana-cli|grafana
+0 : obscure|unlock|login|reset-admin-password : rclone|bw|grafana-cli|grafana|cargo
 0 : [\w-]+ : htpasswd|mosquitto_passwd|wpa_passphrase|smbpasswd|sqlplus|sqlldr|expdp|impdp|rman|convertto-securestring
 """
 """Short options that take a secret; long ones, and what has only secrets behind it; the programs that these are of."""
@@ -148,23 +294,17 @@ _COMMAND: Final = regex(r"""(?:[^;|&\n"'\\]|\\.|"(?:[^"\\]|\\.)*+"|'[^']*'|["'\\
 
 
 @cache
-def _programs() -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
-    rows = [row.split(" : ") for row in _TAKES.strip().splitlines()]
-    return [
-        (
-            re.compile(rf"(?<![\w.-])(?:(?<=\\)n)?(?i:{programs})(?![\w.-])"),
-            re.compile(
-                rf"""(?<![\w-])(?:-(?:{short})|-[A-Za-z]+(?:{short})(?=[\s"'`])|(?P<long>(?i:{long})(?=[\s=:.,"'`])))"""
-                r"""(?:[=:]|[\\"'`]*,\s*|[\\"'`]*\s[\s\\]*(?!-)|)"""
-            ),
-        )
-        for short, long, programs in rows
-    ]
+def _patterns(row: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    short, long, programs = row.split(" : ")
+    option = rf"-(?:{short})|-[A-Za-z]+(?:{short})(?=[\s\"'`])|(?P<long>(?i:{long})(?=[\s=:.,\"'`]))"
+    gap = r"""(?:[=:]|[\\"'`]*,\s*|[\\"'`]*\s[\s\\]*(?!-)|)"""
+    program = rf"(?<![\w.-])(?:(?<=\\)n)?(?i:{programs})(?![\w.-])"
+    return re.compile(program), re.compile(rf"(?<![\w-])(?:{option}){gap}")
 
 
 def _after_programs(text: str) -> Iterator[Span]:
     """Secrets behind options of programs, and behind what programs are to do."""
-    for programs, options in _programs():
+    for programs, options in map(_patterns, _TAKES.strip().splitlines()):
         done = 0
         for program in programs.finditer(text):
             if program.start() < done or not (command := _COMMAND.match(text, program.end())):
@@ -189,7 +329,9 @@ _READS_SECRET: Final = regex(r"-stdin|-fd\b|with-token|secret|chpasswd|passwd|ki
 _OPENED: Final = regex(r"""((?<!-c)(?<!-lc)(?<!/c)\x1f|[\\"'`]{0,16}["'`])(?:-{0,2}[\w-]+=|-[A-Za-z]|\+*)\Z""")
 """The quote or the beginning of a word before a name: its value goes to the other end. Not of a text for a shell."""
 _QUOTE: Final = regex(r"""[\\"'`]{0,16}["'`]""")
-_BRACKETS: Final = regex(r"""\\*["'`]|[\[({\])}]""")
+_ATOM: Final = r"""[^\[\](){}"'\\]|\\+"[^"]*+"|\\.|"(?:[^"\\]|\\.)*+"|'[^']*+'|["'\\]"""
+_NESTED: Final = reduce(lambda inner, _: rf"{_ATOM}|[\[({{](?:{inner})*+[\])}}]", range(6), _ATOM)
+_BRACKET: Final = regex(rf"[\[({{](?:{_NESTED})*+[\])}}]", re.S)
 _REST_OF_WORD: Final = regex(r"""(?:[^\s;&|<>()"'`\\]|\\.|(["'`])(?![\s;&|,)\]}]|$)(?:[^"'`\\]|\\.)*+\1)*+""", re.S)
 _SHELL_GOES_ON: Final = regex(
     r"[ \t]*+(?:[;|\n)}\]<>\x1f]|&&|&\s|\Z)|\s+(?:-|\.{0,2}/|[\w.]+=|(?:python|bash|sh|env|exec|srun|torchrun)\b)"
@@ -208,7 +350,7 @@ def _end(text: str, start: int, place: int, extent: str, *, is_apart: bool) -> i
     if quote := _QUOTE.match(text, place):
         end = _closing(text, quote.end(), quote[0])[1]
     elif text[place : place + 1] in tuple("[({"):
-        end = _bracket_end(text, place)
+        end = bracket.end() if (bracket := _BRACKET.match(text, place)) else len(text)
     rest = _REST_OF_WORD.match(text, end)
     if extent == "word" or (
         extent == "setting" and "\n" not in lead and rest and _SHELL_GOES_ON.match(text, rest.end())
@@ -229,15 +371,3 @@ def _closing(text: str, place: int, mark: str) -> Span:
     both = {mark, mark if "\\" in mark else mark[::-1]}
     found = re.compile(rf"(?<!\\)(?:{'|'.join(map(re.escape, both))})").search(text, place)
     return found.span() if found else (len(text), len(text))
-
-
-def _bracket_end(text: str, place: int) -> int:
-    depth, quoted = 0, 0
-    for match in _BRACKETS.finditer(text, place):
-        if match.start() < quoted:
-            continue
-        if match[0][-1] in "\"'`":
-            quoted = _closing(text, match.end(), match[0])[1]
-        elif (depth := depth + (1 if match[0] in "[({" else -1)) == 0:
-            return match.end()
-    return len(text)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuledger.capture.launchers import Remote, prefix_words
-from gpuledger.capture.secret_names import looks_secret, may_not_be_shown
-from gpuledger.capture.secrets import shown_value, without_secrets
+from gpuledger.capture.secrets import looks_secret, may_not_be_shown, shown_value, without_secrets
 from gpuledger.records import dataclass, replace
 from gpuledger.runbook.definition import (
     AlignCells,
