@@ -27,7 +27,7 @@ def shown_value(name: str, value: str) -> str:
 def without_secrets(argv: Sequence[str], known: Iterable[str] = ()) -> list[str]:
     """A command as it may be written down: secrets in it are withheld, and `known` ones wherever they stand."""
     text = _APART.join(("", *(word.replace(_APART, " ") for word in argv)))
-    again, shown, done = {secret for secret in known if len(secret) > len("key")}, "", 0
+    again, shown, done = {secret for secret in known if len(secret) > 3}, "", 0
     printed = [fed.span(fed.lastgroup or 0) for fed in _FED.finditer(text)] if _READS_SECRET.search(text) else []
     for begin, end in sorted((*_by_form(text), *_after_names(text), *_after_programs(text), *printed)):
         end = min(end, _closing(text, begin, _APART)[0])
@@ -41,12 +41,10 @@ def without_secrets(argv: Sequence[str], known: Iterable[str] = ()) -> list[str]
     return shown.split(_APART)[1:]
 
 
-_APART: Final = "\x1f"
-"""Between the words of a command: a blank for regular expressions."""
+_APART: Final = "\x1f"  # between the words of a command: a blank for regular expressions
 _WORD: Final = regex(r"[^\x1f]+")
 _QUOTES: Final = "\\\"'` "
 _LEAD: Final = 200
-"""Letters looked at before a name."""
 _REPEATED: Final = regex(r"(?=\S*\d)(?=\S*[A-Za-z])\S{12,}")
 """A secret that is not a word of its own accord: withheld wherever it stands again."""
 _STRONG: Final = regex(
@@ -55,34 +53,27 @@ _STRONG: Final = regex(
     r"|(?:\w*(?:pw|jwts?|sas)|creds?|pat|t?otp|pin|psk|mnemonic|requirepass|masterauth"
     r"|(?:recovery|backup|verification|pass|pin|mfa|otp|access|auth|security|unlock|activation|reset) code)$)(?: |$)"
 )
-"""What is hardly ever called so unless it is a secret, whatever its value looks like: a password may be a number."""
 _WEAK: Final = regex(
     r"(?:^| )(?!(?:mon|don|tur|hoc|joc|whis|hot)keys?$|(?:by|com|encom|sur|tres)pass$)\w*?(?:key|token|pass|auth)s?$"
     r"|(?:^| )sig(?:nature)?s?$"
 )
 _PHRASE: Final = regex(r"\b(?:(?:api|access|private) key|(?:api|access|auth) token|auth config)\b")
-_ADDED: Final = regex(
-    r"\d+|v|val(?:ue)?|str(?:ing)?|text|hex|b(?:ase)?64|prod|dev|staging|ci|read|write|r[ow]|header|old|new|prev|current"
-    r"|main|backup|test"
+_ADDED: Final = regex(  # OPENAI_API_KEY_2, HF_TOKEN_READ, CI_JOB_JWT_V2
+    r"\d+|v|val(?:ue)?|str(?:ing)?|text|hex|b(?:ase)?64|prod|dev|staging|ci|read|write|r[ow]|header|old|new|prev|current|main"
+    r"|backup|test"
 )
-"""What may follow: OPENAI_API_KEY_2, HF_TOKEN_READ, CI_JOB_JWT_V2."""
-_ABOUT: Final = regex(
-    r"(?:no|disable|skip|without|enable|require|ask|num|max|min)\b.*|(?:.* )?(?:(?:file|path|name|var|id|type|ref)s?|dir"
-    r"|folder|env|variable|mode|method|length|len|size|policy|format|ur[il]|endpoint|provider|manager|store|backend|prompt"
-    r"|required|enabled|chars|rotation|ttl|expiry|timeout|stdin|version|arn|selector|field|column|source|stretch|class"
-    r"|alg(?:orithm)?|count|limit|jar|command|cmd)"
+_ABOUT: Final = regex(  # what is about a secret, and none itself
+    r"(?:no|disable|skip|without|enable|require|ask|num|max|min)\b.*|(?:.* )?(?:(?:file|path|name|var|id|type|ref)s?|dir|env"
+    r"|folder|variable|mode|method|len(?:gth)?|size|policy|format|ur[il]|endpoint|provider|manager|store|backend|prompt|jar"
+    r"|required|enabled|rotation|ttl|expiry|timeout|stdin|version|arn|selector|field|column|source|class|count|limit|cmd)"
 )
-"""What is about a secret, and none itself."""
-_OTHERWISE: Final = regex(
-    r"(?:^| )(?:(?:sort|primary|foreign|group|partition|public|cache|index|dict|routing|row|column|col|query|q|lookup|map"
-    r"|json|field|state|metric|order|by|per|shard|prng|rng|random|dataset|data|label|feature|image|batch|num|head|object"
-    r"|project|host|recv|send|known) keys?|(?:pad|padding|eos|bos|unk|sep|cls|mask|special|stop|start|begin|end|eot|eom|sos"
-    r"|first|last|next|per|image|audio|video|think|thinking|prefix|suffix|fim|tool|separator|sentinel|num|max|min|new|extra"
-    r"|prompt|output|input|decode|prefill|draft|each|from|total|generated|bad|allowed|reasoning|completion|initializer"
-    r"|placeholder|trigger) tokens?|(?:single|first|second|third|one|two|three|multi|forward|backward|[fb]wd|num|per|last"
-    r"|next|high|low|band|by|render|opt|compiler|each|final) pass)$"
+_OTHERWISE: Final = regex(  # a sort key, a padding token, a forward pass
+    r"(?:^| )(?:(?:sort|primary|foreign|group|partition|public|cache|index|dict|row|col(?:umn)?|query|lookup|map|json|field"
+    r"|state|metric|order|by|per|shard|prng|rng|dataset|data|label|feature|image|batch|num|head|project|known) keys?|(?:pad"
+    r"|padding|eos|bos|unk|sep|cls|mask|special|stop|start|begin|end|eot|eom|sos|first|last|next|per|image|audio|video"
+    r"|think(?:ing)?|prefix|suffix|tool|new|extra|prompt|output|input|each|bad|placeholder|trigger) tokens?|(?:single|first"
+    r"|second|one|two|three|multi|forward|backward|[fb]wd|per|last|next|by|render|opt|compiler|each|final) pass)$"
 )
-"""A sort key, a padding token, a forward pass."""
 _REFERENCE: Final = regex(
     r"|(?i:true|false|none|null|nil|yes|no|auto|on|off|default|optional|required|enabled|disabled|empty)|\(withheld\)"
     r"|(?:\w+ )?(?:\$\w+|\$\{\w+\}|\$\((?!echo|printf)[^()]*\)|\$?\{\{[^{}]*\}\}"
@@ -94,7 +85,6 @@ _NOT_WEAK: Final = regex(
     r"(?i)(?:[\[(\s]*+-?\d{1,5}(?:\.\d*+)?(?![\d.])[\s,\])]*+)++|basic|digest|ntlm|bearer|oauth2?|kerberos|token"
     r"|https?://[^\s?#@]*"
 )
-"""Values of a key or a token that is no secret: numbers, the scheme of a header, an address."""
 _USERS: Final = regex(r"(?i)[\w-]*(?:login|auth|user|userpwd|creds?|credentials?)")
 _USER: Final = regex(r"(?!\d+:\d+$|(?P<who>[\w-]+):(?P=who)$)[^\s:@/=]+:(?=[^\s/]).*", re.S)
 _LONGEST: Final = 400
@@ -112,6 +102,10 @@ def looks_secret(name: str) -> bool:
     )
 
 
+def _is_strong(name: str) -> bool:
+    return _STRONG.search(_words(name)) is not None
+
+
 def _words(name: str) -> str:
     words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name[-200:])]
     while words and _ADDED.fullmatch(words[-1]):
@@ -127,7 +121,7 @@ def may_not_be_shown(name: str, value: str) -> bool:
         return False
     is_count = value.isdigit() and name[-1] in "sS"
     is_plain_key = name.lower() in ("key", "keys") and not re.search(r"\d", value)
-    return bool(_STRONG.search(_words(name))) or not (is_count or is_plain_key or _NOT_WEAK.fullmatch(value))
+    return _is_strong(name) or not (is_count or is_plain_key or _NOT_WEAK.fullmatch(value))
 
 
 _PREFIXES: Final = r"""
@@ -150,7 +144,6 @@ _FORM: Final = regex(
     r"|(?<![\w.-])(?P<claims>eyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)*)|(?P<putty>PuTTY-User-Key-File.*)"
     r"|(?P<pem>-----BEGIN [A-Z\d ]*PRIVATE KEY.*?(?:-----END [A-Z\d ]*PRIVATE KEY[A-Z ]*-----|\Z))"
     r"|(?i:\bbearer\s+|\bbasic\s+(?=[\w+/]{16}))(?P<header>(?=[\w.~+/=-]*\d|[\w.~+/=-]{16})[\w.~+/=-]{6,})"
-    # in an address; up to the last @, as a password may hold one
     r"""|(?<![\w+.-])(?i:[a-z][a-z0-9+.-]{0,20}://)[^\s/:@"']{0,99}:(?!\d{1,5}[/?])(?P<address>(?!\$)[^\s"'<>]{1,200})"""
     r"""@(?=[\w.\[$-])|https?://(?P<user>(?=[^\s/:@"']*\d|[^\s/:@"']{20})[^\s/:@"'$]{8,})@|:thin:\w+/(?P<thin>[^\s@]+)@"""
     r"""|(?<![\w/@:.-])(?!mailto:)[\w.-]+:(?P<host>(?!\$)[^\s/:@"']{4,})@(?!sha\d+:)[\w.-]+"""
@@ -163,7 +156,6 @@ _MIXED: Final = regex(r"(?<![\w+/-])[A-Za-z0-9+/_-]{20,256}={0,2}(?![\w+/=-])")
 _ONE_CASE: Final = regex(
     r"(?:(?<=//)|(?<![\w+/@:.-]))(?:[A-Za-z][A-Za-z0-9]{1,11}[_.-]){0,3}(?P<body>[A-Za-z0-9]{20,256})(?![\w+/.-])"
 )
-"""Letters and digits that look drawn at random, maybe behind a service's tag."""
 _DIGEST: Final = regex(
     r"(?i)(?:^|[^a-z])(?:commit|rev|revision|sha\d*|md5|digest|hash|checksum|sum|refs?|tree|tag|ids?|uuid|guid|version|build"
     r"|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|log|bisect|good|bad|match|etag)\W{1,4}$"
@@ -194,7 +186,7 @@ def _is_mixed(text: str) -> bool:
     digits, *cases = (sum(map(kind, text)) for kind in (str.isdigit, str.isupper, str.islower))
     is_path = "/" in text and max(map(len, text.split("/"))) < 16  # base 64 has a slash in 64 letters
     is_separated = len(text) - digits - sum(cases) > 0.12 * len(text)
-    return bool(digits and min(cases) > len("no") and not is_path and not is_separated and _changes(text, 0.4))
+    return bool(digits and min(cases) > 2 and not is_path and not is_separated and _changes(text, 0.4))
 
 
 _NAME: Final = regex(
@@ -204,32 +196,24 @@ _NAME: Final = regex(
     r"""|(?P<blank>(?:\\*\s|\\+n)++(?=[^\s-])))|[\\"'`]{1,16}(?P<comma>\s*,\s*)(?=[\\"'`]+(?![\w.-]{0,80}[\\"'`]+\s*:)))"""
 )
 """A name and what its value follows: `name=`, `"name": `, `["name"] = `, `--name `, `("name", "...`, `<name>`, `name(`."""
-_SET: Final = regex(
-    r"(?i)(?:^|[\s\"'])(?:set|config|setenv|setx|put|env|arg|proxy_set_header|modify|set-item)\s[^;|&\n]*$"
-)
-"""What programs are to do with a name and a value that follow as words."""
+_SET: Final = regex(r"(?i)[\s\"'](?:set|config|setenv|setx|put|env|arg|proxy_set_header|modify|set-item)\s[^;|&\n]*$")
 _DRAWN: Final = r"""[\\"'`]*(?=[^\s\d]*\d)(?=\S*[A-Za-z])[\w+/=.~-]{16,}(?![^\s"'`\\])"""
 _FOLLOWS: Final = regex(rf"""(?P<drawn>{_DRAWN})|\\*["']|(?i:by|with)\s|\W{{0,9}}\w+[^\s=:]*?[\d_@#!%^*-]|\S+\s*$""")
-"""What follows a name as its value does, and not as the next word of a sentence."""
 _DOTTED: Final = regex(r"[A-Z][A-Z\d_]*(?:\.[A-Z\d_]+)+")
 _MORE: Final = regex(rf"(?:\s+{_DRAWN}[\"'`]*)*")
-_PAIR: Final = regex(
-    r"""(?i)(?:parameter|env|header|var|entry)?_?(?:name|key|variable|property|id|kind)\\*["']?\s*[:=>]\s*[\\"']*([\w.:/-]+)"""
-)
+_PAIR: Final = regex(r"""(?i)(?:name|key|variable|property|id|kind)\\*["']?\s*[:=>]\s*[\\"']*([\w.:/-]+)""")
 _VALUE: Final = regex(r"(?i)(?:parameter|default|env|header|var)?_?(?:value|val|string)|data|stringdata")
-"""{"name": "HF_TOKEN", "value": "..."}, and `kind: Secret`."""
 _SECTION: Final = regex(r"(?:^|(?<=[\x1f\n]))\[([\w.-]+)\][ \t]*\n(?P<body>(?:(?!\n\[)[^\x1f])*+)")
 _CALLED: Final = regex(
-    r"(?i)(?:\w+\.)*(?!get|load|read|from|ask|input|has|is)\w*?(?:login|auth\w*|credentials?|password|secret\w*)"
+    r"(?i)(?:\w+\.)*(?!get|load|read|from|ask|input|has|is)\w*?(?:login|auth|credential|password|secret)\w*"
 )
-"""A function that takes a secret without a name."""
 _COMPUTED: Final = regex(r"[A-Za-z_][\w.]*(?:\(|\.\w+\[)[^\n\x1f]*|\([^\n\x1f]*|(?:args|config|cfg|self|os)\.\S*")
 _LOOKED_UP: Final = regex(r"tokeniz|environ\b|getenv\(|getpass|input\(|args\.|open\(|read\w*\(|config[\[.]|\.get\(")
 
 
 def _after_names(text: str) -> Iterator[Span]:
     """Values behind the names of secrets, in texts for a shell, JSON, YAML, ini, XML, SQL and code alike."""
-    yield from (section.span("body") for section in _SECTION.finditer(text) if _STRONG.search(_words(section[1])))
+    yield from (section.span("body") for section in _SECTION.finditer(text) if _is_strong(section[1]))
     is_paired, done = any(looks_secret(pair[1]) for pair in _PAIR.finditer(text)), 0
     for mark in _NAME.finditer(text):
         name, begin, blank = mark["name"], mark.end(), mark["blank"]
@@ -237,9 +221,7 @@ def _after_names(text: str) -> Iterator[Span]:
             continue
         if (is_paired and _VALUE.fullmatch(name)) or (mark["call"] is not None and _CALLED.fullmatch(name)):
             name = "password"
-        if not (looks_secret(name) or _USERS.fullmatch(name)) or not (_is_followed if blank else _is_literal)(
-            text, mark
-        ):
+        if not (looks_secret(name) or _USERS.fullmatch(name)) or not _has_value(text, mark):
             continue
         if mark["tag"] is not None:
             begin = text.index(">", begin) + 1
@@ -254,21 +236,17 @@ def _after_names(text: str) -> Iterator[Span]:
                 yield from (word.span() for word in _WORD.finditer(text, end, more.end()))
 
 
-def _is_followed(text: str, mark: re.Match[str]) -> bool:
-    """Whether the next word is the value of this one."""
-    follows, lead = _FOLLOWS.match(text, mark.end()), text[max(mark.start() - _LEAD, 0) : mark.start()]
-    is_said = follows is not None and (follows["drawn"] is not None or _STRONG.search(_words(mark["name"])) is not None)
-    return bool(is_said or mark["dash"] or _DOTTED.fullmatch(mark["name"]) or _SET.search(lead))
-
-
-def _is_literal(text: str, mark: re.Match[str]) -> bool:
-    """Whether the value is no expression of a program, which holds no secret itself."""
+def _has_value(text: str, mark: re.Match[str]) -> bool:
+    """Whether a value follows a name, and no next word of a sentence or expression of a program."""
+    name, lead, is_strong = mark["name"], text[max(mark.start() - _LEAD, 0) : mark.start()], _is_strong(mark["name"])
+    if mark["blank"]:
+        follows = _FOLLOWS.match(text, mark.end())
+        is_value = follows is not None and (is_strong or follows["drawn"] is not None)
+        return bool(is_value or mark["dash"] or _DOTTED.fullmatch(name) or _SET.search(lead))
     value = _COMPUTED.match(text, mark.end(), mark.end() + _LEAD)
-    if value is None or not (mark["call"] is not None or "=" in (mark["sign"] or "")):
+    if value is None or (mark["call"] is None and "=" not in (mark["sign"] or "")):
         return True
-    return not _LOOKED_UP.search(value[0]) and (
-        _STRONG.search(_words(mark["name"])) is not None or re.search("[\"'`]", value[0]) is not None
-    )
+    return not _LOOKED_UP.search(value[0]) and (is_strong or re.search("[\"'`]", value[0]) is not None)
 
 
 _TAKES: Final = r"""
@@ -324,7 +302,6 @@ _FED: Final = regex(
     r"""\b(?:echo|printf)\s+(?P<echoed>(?:[^|>\n"']|"(?:[^"\\]|\\.)*+"|'[^']*+'|["'])*+)|<<<\s*(?P<given>[^\n]*)"""
     r"""|<<-?[ \t]*[\\"']*\w+[^\n]*\n(?P<here>[^\x1f]*)"""
 )
-"""What is printed, or given as input."""
 _READS_SECRET: Final = regex(r"-stdin|-fd\b|with-token|secret|chpasswd|passwd|kinit|cryptsetup|login|sudo\s+-S")
 _OPENED: Final = regex(r"""((?<!-c)(?<!-lc)(?<!/c)\x1f|[\\"'`]{0,16}["'`])(?:-{0,2}[\w-]+=|-[A-Za-z]|\+*)\Z""")
 """The quote or the beginning of a word before a name: its value goes to the other end. Not of a text for a shell."""
@@ -334,10 +311,12 @@ _NESTED: Final = reduce(lambda inner, _: rf"{_ATOM}|[\[({{](?:{inner})*+[\])}}]"
 _BRACKET: Final = regex(rf"[\[({{](?:{_NESTED})*+[\])}}]", re.S)
 _REST_OF_WORD: Final = regex(r"""(?:[^\s;&|<>()"'`\\]|\\.|(["'`])(?![\s;&|,)\]}]|$)(?:[^"'`\\]|\\.)*+\1)*+""", re.S)
 _SHELL_GOES_ON: Final = regex(
+    r"[ \t]*+(?:[;|\n)}\]<>\x1f]|&&|&\s|\Z)|\s+(?:-|\.{0,2}/|[\w.]+=|(?:python|bash|exec|srun)\b)"
+)
+_GOES_ON: Final = regex(
     r"[ \t]*+(?:[;|\n)}\]<>\x1f]|&&|&\s|\Z)|\s+(?:-|\.{0,2}/|[\w.]+=|(?:python|bash|sh|env|exec|srun|torchrun)\b)"
 )
 _GOES_ON: Final = regex(r"[ \t]*+(?:[,;)\]}/>#\n\x1f]|\Z)")
-"""What stands behind a quote or a bracket that ends a value."""
 
 
 def _end(text: str, start: int, place: int, extent: str, *, is_apart: bool) -> int:
@@ -351,17 +330,15 @@ def _end(text: str, start: int, place: int, extent: str, *, is_apart: bool) -> i
         end = _closing(text, quote.end(), quote[0])[1]
     elif text[place : place + 1] in tuple("[({"):
         end = bracket.end() if (bracket := _BRACKET.match(text, place)) else len(text)
-    rest = _REST_OF_WORD.match(text, end)
-    if extent == "word" or (
-        extent == "setting" and "\n" not in lead and rest and _SHELL_GOES_ON.match(text, rest.end())
-    ):
-        return rest.end() if rest else end
+    word_end = _REST_OF_WORD.match(text, end).end()
+    is_setting = extent == "setting" and "\n" not in lead
+    if extent == "word" or (is_setting and _SHELL_GOES_ON.match(text, word_end)):
+        return word_end
     if end > place and _GOES_ON.match(text, end):
         return end
     column = len(lead) - max(lead.rfind("\n"), lead.rfind(_APART)) - 1
     deeper = rf"[^\n]*(?:\n(?=[ \t]{{{column + 1},}}|[ \t]{{{column},}}-[ \t]|[ \t]*(?:\n|\Z))[^\n]*)*+"
-    lines = re.compile(deeper).match(text, end)
-    return lines.end() if lines else end
+    return re.compile(deeper).match(text, end).end()
 
 
 def _closing(text: str, place: int, mark: str) -> Span:
