@@ -50,8 +50,8 @@ _REPEATED: Final = regex(r"(?=\S*\d)(?=\S*[A-Za-z])\S{12,}")
 _STRONG: Final = regex(
     r"(?:^| )(?:\w*(?:secret|password|passwd|passphrase|passcode|credential|apikey|authtoken)s?|\w*pwd|passwo?rd|pswd"
     r"|authorization|bearer|(?:set)?cookies?|\w*(?:sess(?:ion)?id|psk)|kennwort|passwort|contrasena|senha|identified"
-    r"|(?:\w*(?:pw|jwts?|sas)|creds?|pat|t?otp|pin|psk|mnemonic|requirepass|masterauth"
-    r"|(?:recovery|backup|verification|pass|pin|mfa|otp|access|auth|security|unlock|activation|reset) code)$)(?: |$)"
+    r"|(?:\w*(?:pw|jwts?|sas)|creds?|pat|t?otp|pin|psk|mnemonic|requirepass|masterauth|(?:recovery|backup|verification"
+    r"|pass|pin|mfa|otp|access|auth|security|unlock|activation|reset) code)$)(?: |$)"
 )
 _WEAK: Final = regex(
     r"(?:^| )(?!(?:mon|don|tur|hoc|joc|whis|hot)keys?$|(?:by|com|encom|sur|tres)pass$)\w*?(?:key|token|pass|auth)s?$"
@@ -59,20 +59,22 @@ _WEAK: Final = regex(
 )
 _PHRASE: Final = regex(r"\b(?:(?:api|access|private) key|(?:api|access|auth) token|auth config)\b")
 _ADDED: Final = regex(  # OPENAI_API_KEY_2, HF_TOKEN_READ, CI_JOB_JWT_V2
-    r"\d+|v|val(?:ue)?|str(?:ing)?|text|hex|b(?:ase)?64|prod|dev|staging|ci|read|write|r[ow]|header|old|new|prev|current|main"
-    r"|backup|test"
+    r"\d+|v|val(?:ue)?|str(?:ing)?|text|hex|b(?:ase)?64|prod|dev|staging|ci|read|write|r[ow]|header|old|new|prev"
+    r"|current|main|backup|test"
 )
 _ABOUT: Final = regex(  # what is about a secret, and none itself
-    r"(?:no|disable|skip|without|enable|require|ask|num|max|min)\b.*|(?:.* )?(?:(?:file|path|name|var|id|type|ref)s?|dir|env"
-    r"|folder|variable|mode|method|len(?:gth)?|size|policy|format|ur[il]|endpoint|provider|manager|store|backend|prompt|jar"
-    r"|required|enabled|rotation|ttl|expiry|timeout|stdin|version|arn|selector|field|column|source|class|count|limit|cmd)"
+    r"(?:no|disable|skip|without|enable|require|ask|num|max|min)\b.*|(?:.* )?(?:(?:file|path|name|var|id|type|ref)s?"
+    r"|dir|env|folder|variable|mode|method|len(?:gth)?|size|policy|format|ur[il]|endpoint|provider|manager|store"
+    r"|backend|prompt|jar|required|enabled|rotation|ttl|expiry|timeout|stdin|version|arn|selector|field|column|source"
+    r"|class|count|limit|cmd)"
 )
 _OTHERWISE: Final = regex(  # a sort key, a padding token, a forward pass
-    r"(?:^| )(?:(?:sort|primary|foreign|group|partition|public|cache|index|dict|row|col(?:umn)?|query|lookup|map|json|field"
-    r"|state|metric|order|by|per|shard|prng|rng|dataset|data|label|feature|image|batch|num|head|project|known) keys?|(?:pad"
-    r"|padding|eos|bos|unk|sep|cls|mask|special|stop|start|begin|end|eot|eom|sos|first|last|next|per|image|audio|video"
-    r"|think(?:ing)?|prefix|suffix|tool|new|extra|prompt|output|input|each|bad|placeholder|trigger) tokens?|(?:single|first"
-    r"|second|one|two|three|multi|forward|backward|[fb]wd|per|last|next|by|render|opt|compiler|each|final) pass)$"
+    r"(?:^| )(?:(?:sort|primary|foreign|group|partition|public|cache|index|dict|row|col(?:umn)?|query|lookup|map|json"
+    r"|field|state|metric|order|by|per|shard|prng|rng|dataset|data|label|feature|image|batch|num|head|project"
+    r"|known) keys?|(?:pad|padding|eos|bos|unk|sep|cls|mask|special|stop|start|begin|end|eot|eom|sos|first|last|next"
+    r"|per|image|audio|video|think(?:ing)?|prefix|suffix|tool|new|extra|max|num|total|draft|generated|initializer"
+    r"|prompt|output|input|each|bad|placeholder|trigger) tokens?|(?:single|first|second|one|two|three|multi|forward"
+    r"|backward|[fb]wd|per|last|next|by|render|opt|compiler|each|final) pass)$"
 )
 _REFERENCE: Final = regex(
     r"|(?i:true|false|none|null|nil|yes|no|auto|on|off|default|optional|required|enabled|disabled|empty)|\(withheld\)"
@@ -125,31 +127,27 @@ def may_not_be_shown(name: str, value: str) -> bool:
 
 
 _PREFIXES: Final = r"""
-    dckr_[po]at_ GOCSPX- xapp- xox[a-z][.-] gl(?:pat|dt|rt|ft|ptt|cbt|imt|agent|oas|soat|ffct|wt)- AT(?:ATT|CTT|BB)
-    shp(?:at|ca|pa|ss|tka)_ whsec_ lin_(?:api|oauth)_ sq0[a-z]{3}- EAAA[A-Z] AGE-SECRET-KEY- github_pat_ gh[pousr]_
-    hv[sbr]\. npm_(?=[^\W_]{16}) pypi-(?=[\w-]{16}) rubygems_ do[opr]_v1_ SG\.(?=[\w-]{10}) r8_(?=\w{16}) xai-(?=\w{16})
-    nvapi- gsk_ [sr]k_(?:live|test|prod)_ ntn_(?=\w{12}) pplx- AKCp (?:AKIA|ASIA|ABIA|ACCA) AIza ya29\. 1//0 LTAI PMAK-
-    pul-(?=[\da-f]{20}) pn[ub]_(?=\w{20}) rdme_ sgp_ sntry[su]_ sm_[aps]at_ shippo_(?:live|test)_ x(?:keysib|smtpsib)-
-    FLWSECK fio-u- glsa_ glc_(?=\w{20}) HRKU- ico-(?=\w{32}) dt0[a-z]\d\d\. dp\.(?:pt|st|ct|sa|scim|audit)\. duffel_
-    EZ[AT]K(?=\w{20}) CLOJARS_ CCIP(?:AT|RJ)_ NR(?:AK|II|JS)- ph[cx]_(?=\w{20}) figd_ fo1_ fm2_ nfp_ sbp_ sb_secret_
-    pscale_(?:tkn|pw|oauth)_ tskey- v1\.0-(?=[\da-f]{24}) lsv2_[a-z]{2}_ tgp_v1_ tvly- jina_(?=[\da-f]{32}) pcsk_ csk-
-    bkua_ snyk_(?=\w{20}) sq[aup]_(?=[\da-f]{20}) ops_eyJ p8e- CFPAT- rpa_(?=\w{20}) dapi(?=[\da-f]{8}) api_org_ sha256~
-    hf_(?=[^\W_]{16}) sk-(?=[\w-]{16}) secret_(?=[^\W_]{24}) key-(?=[\da-f]{32}) EAA(?=\w{30}) wandb_v\d_ apify_api_
-    pat[^\W_]{14}\. (?:live|test)_(?=[\da-f]{30}) access_token\$production\$ esecret_ SK(?=[\da-f]{32}) e2b_(?=\w{20})
-    [^\W_]{14}\.atlasv1\. s\.(?=[^\W_]{24}(?!\w))
+    dckr_[po]at_ GOCSPX- xapp- xox[a-z][.-] gl(?:pat|[dr]t|ft|ptt|cbt|imt|agent|oas|soat|ffct|wt|sa|c)[-_]
+    AT(?:ATT|CTT|BB) shp(?:at|ca|pa|ss|tka)_ whsec_ lin_(?:api|oauth)_ sq0[a-z]{3}- EAAA?[A-Z](?=\w{30}) AGE-SECRET-KEY-
+    github_pat_ gh[pousr]_ hv[sbr]\. npm_(?=[^\W_]{16}) pypi-(?=[\w-]{16}) do[opr]_v1_ SG\.(?=[\w-]{10}) nvapi- gsk_
+    [sr]k_(?:live|test|prod)_ AKCp A(?:KIA|SIA|BIA|CCA) AIza ya29\. 1//0 LTAI PMAK-
+    s(?:gp|m_[aps]at|nyk|bp|b_secret|ntry[su])_ x(?:keysib|smtpsib)- FLWSECK fio-u- HRKU- ico- dt0[a-z]\d\d\.
+    dp\.(?:pt|st|ct|sa|scim|audit)\. EZ[AT]K(?=\w{20}) CCIP(?:AT|RJ)_ NR(?:AK|II|JS)- pscale_\w+_ tskey-
+    v1\.0-(?=[\da-f]{24}) lsv2_[a-z]{2}_ tgp_v1_ ops_eyJ CFPAT- dapi(?=[\da-f]{8}) sha256~ s\.(?=[^\W_]{24})
+    [hr][f8]_(?=[^\W_]{16}) (?:sk|xai)-(?=[\w-]{16}) wandb_v\d_ pat[^\W_]{14}\. access_token\$ SK(?=[\da-f]{32})
+    [^\W_]{14}\.atlas [A-Za-z][A-Za-z\d]{1,9}[_-](?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{20}
 """
-"""What services begin their keys with, as gitleaks, trufflehog and they say, and what tells it from a word."""
 _FORM: Final = regex(
     rf"(?<![A-Za-z0-9])(?P<service>(?:{'|'.join(_PREFIXES.split())})[\w.~+/=-]{{8,}}[^\s\"'`<>,;&|()\[\]{{}}\\]*)"
     r"|(?<![\w.-])(?P<claims>eyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)*)|(?P<putty>PuTTY-User-Key-File.*)"
     r"|(?P<pem>-----BEGIN [A-Z\d ]*PRIVATE KEY.*?(?:-----END [A-Z\d ]*PRIVATE KEY[A-Z ]*-----|\Z))"
     r"|(?i:\bbearer\s+|\bbasic\s+(?=[\w+/]{16}))(?P<header>(?=[\w.~+/=-]*\d|[\w.~+/=-]{16})[\w.~+/=-]{6,})"
-    r"""|(?<![\w+.-])(?i:[a-z][a-z0-9+.-]{0,20}://)[^\s/:@"']{0,99}:(?!\d{1,5}[/?])(?P<address>(?!\$)[^\s"'<>]{1,200})"""
-    r"""@(?=[\w.\[$-])|https?://(?P<user>(?=[^\s/:@"']*\d|[^\s/:@"']{20})[^\s/:@"'$]{8,})@|:thin:\w+/(?P<thin>[^\s@]+)@"""
-    r"""|(?<![\w/@:.-])(?!mailto:)[\w.-]+:(?P<host>(?!\$)[^\s/:@"']{4,})@(?!sha\d+:)[\w.-]+"""
-    r"|(?<![\w/:.-])[\w.*-]+:(?:\d{4,5}|\*):[\w*-]+:[\w*-]+:(?P<pgpass>[^\s:]{4,})|/t/(?P<path>[\w-]{16,})/"
-    r"|(?i:hooks?\.slack\.com/[a-z]+|/web-?hooks?(?:b2)?)/(?P<hook>[\w/.~%@-]{8,})"
-    r"|/hooks?/(?:catch/)?(?P<caught>(?=[\w/]*-?\d)[\w/.~%@-]{16,})|(?<![A-Za-z0-9])(?:bot)?\d{6,12}:(?P<bot>AA[\w-]{20,})",
+    r"""|(?<![\w+.-])(?i:[a-z][a-z0-9+.-]{0,20}://)[^\s/:@"']{0,99}:(?!\d{1,5}[/?])(?P<address>(?!\$)[^\s"'<>]{1,200})@"""
+    r"""(?=[\w.\[$-])|https?://(?P<user>(?=[^\s/:@"']*\d|[^\s/:@"']{20})[^\s/:@"'$]{8,})@|:thin:\w+/(?P<thin>[^\s@]+)@"""
+    r"""|(?<![\w/@:.-])(?!mailto:)[\w.-]+:(?P<host>(?!\$)[^\s/:@"']{4,})@(?!sha\d+:)[\w.-]+|/t/(?P<path>[\w-]{16,})/"""
+    r"|(?<![\w/:.-])[\w.*-]+:(?:\d{4,5}|\*):[\w*-]+:[\w*-]+:(?P<pgpass>[^\s:]{4,})"
+    r"|(?i:hooks?\.slack\.com/[a-z]+|/web-?hooks?(?:b2)?)/(?P<hook>[\w/.~%@-]{8,})|(?<![^\W_])(?:bot)?\d{6,12}:"
+    r"(?P<bot>AA[\w-]{20,})|/hooks?/(?:catch/)?(?P<caught>(?=[\w/]*-?\d)[\w/.~%@-]{16,})",
     re.S,
 )
 _MIXED: Final = regex(r"(?<![\w+/-])[A-Za-z0-9+/_-]{20,256}={0,2}(?![\w+/=-])")
@@ -157,8 +155,9 @@ _ONE_CASE: Final = regex(
     r"(?:(?<=//)|(?<![\w+/@:.-]))(?:[A-Za-z][A-Za-z0-9]{1,11}[_.-]){0,3}(?P<body>[A-Za-z0-9]{20,256})(?![\w+/.-])"
 )
 _DIGEST: Final = regex(
-    r"(?i)(?:^|[^a-z])(?:commit|rev|revision|sha\d*|md5|digest|hash|checksum|sum|refs?|tree|tag|ids?|uuid|guid|version|build"
-    r"|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|log|bisect|good|bad|match|etag)\W{1,4}$"
+    r"(?i)(?:^|[^a-z])(?:commit|rev|revision|sha\d*|md5|digest|hash|checksum|sum|refs?|tree|tag|ids?|uuid|guid|version"
+    r"|build|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|log|bisect|good|bad|match"
+    r"|etag)\W{1,4}$"
 )
 
 
@@ -173,9 +172,7 @@ def _by_form(text: str) -> Iterator[Span]:
 
 
 def _changes(text: str, min_share: float) -> bool:
-    """Whether kinds of letters follow each other as if drawn: six in ten are of another kind than the letter before, four
-    in ten in hexadecimal; four in ten small letters stand in a row of three or more, and nearly all where they make words.
-    """
+    """Whether kinds of letters follow each other as if drawn (a share of those where they do), and make no words."""
     kinds = [letter.isupper() + 2 * letter.islower() for letter in text if letter.isalnum()]
     changes, in_words = sum(map(ne, kinds, kinds[1:])), sum(map(len, re.findall("[a-z]{3,}", text)))
     return changes >= min_share * (len(kinds) - 1) and in_words <= 0.65 * kinds.count(2)
@@ -192,10 +189,11 @@ def _is_mixed(text: str) -> bool:
 _NAME: Final = regex(
     r"""(?<![\w.-])(?P<element>(?<=<))?(?P<dash>--?)?(?P<name>\w[\w.-]*+)"""
     r"""(?:(?P<close>(?:[\\"'`]*["'`])?+)(?:(?P<call>(?=\())|(?P<tag>(?(element)(?=(?:\s[^<>]*+)?>)|(?!)))"""
-    r"""|(?P<sign>\x1f=\x1f|\s*+(?:\]\s*=(?!=)|=>|%3[AaDd]|(?:\|\||[:?+])?=(?!=)|:(?![:=/]))(?:\s*+(?=\\*["'`\[{(])|[ \t]*+))"""
-    r"""|(?P<blank>(?:\\*\s|\\+n)++(?=[^\s-])))|[\\"'`]{1,16}(?P<comma>\s*,\s*)(?=[\\"'`]+(?![\w.-]{0,80}[\\"'`]+\s*:)))"""
+    r"""|(?P<sign>\x1f=\x1f|\s*+(?:\]\s*=(?!=)|=>|%3[AaDd]|(?:\|\||[:?+])?=(?!=)|:(?![:=/]))"""
+    r"""(?:\s*+(?=\\*["'`\[{(])|[ \t]*+))|(?P<blank>(?:\\*\s|\\+n)++(?=[^\s-])))"""
+    r"""|[\\"'`]{1,16}(?P<comma>\s*,\s*)(?=[\\"'`]+(?![\w.-]{0,80}[\\"'`]+\s*:)))"""
 )
-"""A name and what its value follows: `name=`, `"name": `, `["name"] = `, `--name `, `("name", "...`, `<name>`, `name(`."""
+"""A name and what its value follows: `name=`, `"name": `, `--name `, `("name", "...`, `<name>`, `name(`."""
 _SET: Final = regex(r"(?i)[\s\"'](?:set|config|setenv|setx|put|env|arg|proxy_set_header|modify|set-item)\s[^;|&\n]*$")
 _DRAWN: Final = r"""[\\"'`]*(?=[^\s\d]*\d)(?=\S*[A-Za-z])[\w+/=.~-]{16,}(?![^\s"'`\\])"""
 _FOLLOWS: Final = regex(rf"""(?P<drawn>{_DRAWN})|\\*["']|(?i:by|with)\s|\W{{0,9}}\w+[^\s=:]*?[\d_@#!%^*-]|\S+\s*$""")
@@ -232,8 +230,8 @@ def _after_names(text: str) -> Iterator[Span]:
         if may_not_be_shown(name, text[begin:end].strip(_QUOTES)):
             yield begin, end
             done = begin if blank and end - begin < _LEAD else end  # `set --secret NAME VALUE`
-            if name[-1] in "sS" and (more := _MORE.match(text, end)):
-                yield from (word.span() for word in _WORD.finditer(text, end, more.end()))
+            if name[-1] in "sS":
+                yield from (word.span() for word in _WORD.finditer(text, end, _reach(_MORE, text, end)))
 
 
 def _has_value(text: str, mark: re.Match[str]) -> bool:
@@ -250,21 +248,21 @@ def _has_value(text: str, mark: re.Match[str]) -> bool:
 
 
 _TAKES: Final = r"""
-p|hp|P|upw|opw : user_pw|owner_pw|input_pw : mysql\w*|mariadb\S*|mycli|7z\w*|rar|unrar|sshpass|login|twine|mongo\w*|cqlsh
-p : 0 : ncftp\w+|supabase|conan|cypher-shell|xmpp|sendxmpp|rdesktop|crackmapexec|nxc|netexec|evil-winrm|poetry|rabbitmqadmin
-p|P|upw|opw : user_pw|owner_pw|input_pw : yt-dlp|youtube-dl|psexec|user(?:add|mod)|beeline|steghide|impala-shell|pdf\w+
+p|hp|P|upw|opw : 0 : mysql\w*|mariadb\S*|mycli|7z\w*|rar|unrar|sshpass|login|twine|mongo\w*|cqlsh|ncftp\w+|supabase|conan
+p : 0 : cypher-shell|xmpp|sendxmpp|rdesktop|crackmapexec|nxc|netexec|evil-winrm|poetry|rabbitmqadmin|psexec|useradd
+p|P|upw|opw : user_pw|owner_pw|input_pw : yt-dlp|youtube-dl|usermod|beeline|steghide|impala-shell|pdf\w+
 P|N|xp : /p|-storepass|-keypass|-srcstorepass|-deststorepass : ssh-keygen|sendemail|signtool|xfreerdp|keytool|jarsigner
-P : 0 : zip|unzip|zipcloak|sqlcmd|bcp|tsql|mosquitto_[ps]ub
-a : --pass|auth|requirepass|masterauth : redis-\w+|valkey-cli|keydb-cli
-k|K|P : -pass|-passin|-passout|passwd|encrypt(?:_string)? : swanlab|openssl|ipmitool|nuget|choco|ss-local|ansible-vault|travis
-w|s|A|X|c|t : 0 : ldap\w+|beeline|snmp\w+|doctl|flyctl|vercel|rancher|influx|codecov|anaconda
+a|P : --pass|auth|requirepass|masterauth : redis-\w+|valkey-cli|keydb-cli|zip|unzip|zipcloak|sqlcmd|bcp|tsql|mosquitto_[ps]ub
+k|K|P : -pass|-passin|-passout|passwd|encrypt(?:_string)? : swanlab|openssl|ipmitool|nuget|choco|ss-local|ansible-vault
+w|s|A|X|c|t : encrypt : ldap\w+|beeline|snmp\w+|doctl|flyctl|vercel|rancher|influx|codecov|anaconda|travis
 u|a|U|E|b : --(?:proxy-)?user|--auth|--(?:proxy-)?cert|--cookie : smbclient|rpcclient|smbget|lftp|curl|wget|https?|xhs?
 a|c|n : --auth|--user|-auth : bearer|gotty|ttyd|etcdctl|transmission-remote|jenkins-cli.jar
 b : --from-literal|--body|--value|--data|--string-value : secrets?|variable|put-parameter
-0 : password|http-basic|upwd|user-password|user:password|set|config:set : mysqladmin|nmcli|composer|poetry|drush|wp|fly|flyctl
-0 : login|unwrap|unseal|authtoken|add-authtoken|put|write|patch|set|config:set|add : vault|bao|wandb|ngrok|heroku|doppler|mc
+0 : password|http-basic|upwd|user-password|user:password : mysqladmin|nmcli|composer|poetry|drush|wp
+0 : login|unwrap|unseal|authtoken|add-authtoken|put|write|patch : vault|bao|wandb|ngrok|cargo
+0 : set|config:set|add : fly|flyctl|heroku|doppler|mc
 0 : create|user|use|add|add_user|change_password|authenticate_user : modal|net|rabbitmqctl|filebrowser
-0 : obscure|unlock|login|reset-admin-password : rclone|bw|grafana-cli|grafana|cargo
+0 : obscure|unlock|login|reset-admin-password : rclone|bw|grafana-cli|grafana
 0 : [\w-]+ : htpasswd|mosquitto_passwd|wpa_passphrase|smbpasswd|sqlplus|sqlldr|expdp|impdp|rman|convertto-securestring
 """
 """Short options that take a secret; long ones, and what has only secrets behind it; the programs that these are of."""
@@ -285,9 +283,9 @@ def _after_programs(text: str) -> Iterator[Span]:
     for programs, options in map(_patterns, _TAKES.strip().splitlines()):
         done = 0
         for program in programs.finditer(text):
-            if program.start() < done or not (command := _COMMAND.match(text, program.end())):
+            if program.start() < done:
                 continue
-            done = len(text) if text.startswith(_APART, program.end()) else command.end()
+            done = len(text) if text.startswith(_APART, program.end()) else _reach(_COMMAND, text, program.end())
             for option in options.finditer(text, max(program.start() - 1, 0), done):
                 begin = option.end()
                 if (option["long"] or "-")[0] not in "-/":
@@ -320,7 +318,7 @@ _GOES_ON: Final = regex(r"[ \t]*+(?:[,;)\]}/>#\n\x1f]|\Z)")
 
 
 def _end(text: str, start: int, place: int, extent: str, *, is_apart: bool) -> int:
-    """Where a value ends: with the quote or the word that begins before its name, or its own quote, bracket, word or lines."""
+    """Where a value ends: with the quote that begins before its name, or with its own, its bracket, word or lines."""
     lead = text[max(start - _LEAD, 0) : start]
     opened = None if is_apart else _OPENED.search(lead)
     if opened or text[place - 1 : place] == _APART:
@@ -329,8 +327,8 @@ def _end(text: str, start: int, place: int, extent: str, *, is_apart: bool) -> i
     if quote := _QUOTE.match(text, place):
         end = _closing(text, quote.end(), quote[0])[1]
     elif text[place : place + 1] in tuple("[({"):
-        end = bracket.end() if (bracket := _BRACKET.match(text, place)) else len(text)
-    word_end = _REST_OF_WORD.match(text, end).end()
+        end = _reach(_BRACKET, text, place)
+    word_end = _reach(_REST_OF_WORD, text, end)
     is_setting = extent == "setting" and "\n" not in lead
     if extent == "word" or (is_setting and _SHELL_GOES_ON.match(text, word_end)):
         return word_end
@@ -338,7 +336,12 @@ def _end(text: str, start: int, place: int, extent: str, *, is_apart: bool) -> i
         return end
     column = len(lead) - max(lead.rfind("\n"), lead.rfind(_APART)) - 1
     deeper = rf"[^\n]*(?:\n(?=[ \t]{{{column + 1},}}|[ \t]{{{column},}}-[ \t]|[ \t]*(?:\n|\Z))[^\n]*)*+"
-    return re.compile(deeper).match(text, end).end()
+    return _reach(re.compile(deeper), text, end)
+
+
+def _reach(pattern: re.Pattern[str], text: str, place: int) -> int:
+    match = pattern.match(text, place)
+    return match.end() if match else len(text)
 
 
 def _closing(text: str, place: int, mark: str) -> Span:

@@ -13,13 +13,13 @@ from typing import Final
 from gpuledger.capture.secrets import WITHHELD, looks_secret, without_secrets
 from gpuledger.regex import regex
 
-_KNOWN: Final = (
-    "python python3 torchrun accelerate deepspeed vllm sglang trtllm-bench trtllm-serve trtllm-build srun sbatch mpirun"
-    " mpiexec nsys ncu rocprofv3 docker podman kubectl apptainer singularity ssh env bash sh sudo timeout numactl taskset nice"
-    " nohup time uv uvx ray gpuledger nvidia-smi run serve launch bench exec profile throughput latency true false none null"
-    " yes no auto on off default float32 float16 bfloat16 fp32 fp16 bf16 fp8 int8 int4 cuda nvtx osrt cudnn cublas nccl cpu"
-    " gpu all info debug warning error"
-).split()
+_KNOWN: Final = """
+    python python3 torchrun accelerate deepspeed vllm sglang trtllm-bench trtllm-serve trtllm-build srun sbatch
+    mpirun mpiexec nsys ncu rocprofv3 docker podman kubectl apptainer singularity ssh env bash sh sudo timeout
+    numactl taskset nice nohup time uv uvx ray gpuledger nvidia-smi run serve launch bench exec profile throughput
+    latency true false none null yes no auto on off default float32 float16 bfloat16 fp32 fp16 bf16 fp8 int8 int4
+    cuda nvtx osrt cudnn cublas nccl cpu gpu all info debug warning error
+""".split()
 """Programs and what they are to do, and words for precisions, devices and traces."""
 _NUMBER: Final = r"[+-]?\d{1,9}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,3})?(?:[num]?s|min|h|%|[kKMGTx]|[KMGT]i?B|B)?"
 _NUMBERS: Final = regex(rf"{_NUMBER}(?:[,x]{_NUMBER}){{0,63}}")
