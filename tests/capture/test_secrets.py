@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.capture.secrets import WITHHELD, without_secrets
-from gpuledger.capture.shareable import shareable_command, shareable_value
+from gpuledger.capture.secrets import WITHHELD, shareable_command, shareable_value, without_secrets
 from gpuledger.trace.model import Private
 from gpuledger.verbs.recorded import info
 from support.command import ROOT, gpuledger

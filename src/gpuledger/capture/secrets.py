@@ -2,6 +2,7 @@
 
 For the owner's files and terminal. A name, a program's option or a value's own form gives a secret away; it is withheld
 to the quote or bracket that closes, or to the end of its word, its line or the argument: where that is unclear, more.
+`shareable_command` is for documents that others read: it shows only words that are known to be harmless.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, reduce
 from operator import ne
+from pathlib import PurePath
 from typing import Final
 
 from gpuledger.regex import regex
@@ -57,10 +59,10 @@ _WEAK: Final = regex(
     r"(?:^| )(?!(?:mon|don|tur|hoc|joc|whis|hot)keys?$|(?:by|com|encom|sur|tres)pass$)\w*?(?:key|token|pass|auth)s?$"
     r"|(?:^| )sig(?:nature)?s?$"
 )
-_PHRASE: Final = regex(r"\b(?:(?:api|access|private) key|(?:api|access|auth) token|auth config)\b")
-_ADDED: Final = regex(  # OPENAI_API_KEY_2, HF_TOKEN_READ, CI_JOB_JWT_V2
-    r"\d+|v|val(?:ue)?|str(?:ing)?|text|hex|b(?:ase)?64|prod|dev|staging|ci|read|write|r[ow]|header|old|new|prev"
-    r"|current|main|backup|test"
+_PHRASE: Final = regex(r"\b(?:(?:api|access|private) key|(?:api|access|auth) token|auth config)\b|^(?:token|pass) \w+$")
+_ADDED: Final = regex(
+    r"(?:(?:^| )(?:\d+|v|val(?:ue)?|str(?:ing)?|text|hex|b(?:ase)?64|prod|dev|staging|ci|read|write|r[ow]|header|old|new"
+    r"|prev|current|main|backup|test))+$"  # OPENAI_API_KEY_2, HF_TOKEN_READ
 )
 _ABOUT: Final = regex(  # what is about a secret, and none itself
     r"(?:no|disable|skip|without|enable|require|ask|num|max|min)\b.*|(?:.* )?(?:(?:file|path|name|var|id|type|ref)s?"
@@ -95,31 +97,26 @@ _LONGEST: Final = 400
 def looks_secret(name: str) -> bool:
     """Whether the name of a variable, option or key suggests a secret."""
     words = _words(name)
-    is_first = name.isupper() and re.fullmatch(r"(?:token|pass) \w+", words)  # but not TOKEN_PER_STEP
     return bool(
-        is_first
-        or _STRONG.search(words)
-        or _PHRASE.search(words)
-        or (_WEAK.search(words) and not _OTHERWISE.search(words))
+        _STRONG.search(words) or _PHRASE.search(words) or (_WEAK.search(words) and not _OTHERWISE.search(words))
     )
+
+
+def _words(name: str) -> str:
+    words = " ".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name[-200:])).lower()
+    words = _ADDED.sub("", words)
+    return "" if _ABOUT.fullmatch(words) else words
 
 
 def _is_strong(name: str) -> bool:
     return _STRONG.search(_words(name)) is not None
 
 
-def _words(name: str) -> str:
-    words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name[-200:])]
-    while words and _ADDED.fullmatch(words[-1]):
-        words.pop()
-    return "" if _ABOUT.fullmatch(" ".join(words)) else " ".join(words)
-
-
 def may_not_be_shown(name: str, value: str) -> bool:
     """Whether a value is withheld, by its name and its form."""
     if len(value) > _LONGEST or not looks_secret(name):
         return looks_secret(name) or bool(_USERS.fullmatch(name) and _USER.fullmatch(value))
-    if _REFERENCE.fullmatch(value) or (_FILE.fullmatch(value) and not _is_mixed(value)):
+    if _REFERENCE.fullmatch(value) or (_FILE.fullmatch(value) and not _looks_drawn(value)):
         return False
     is_count = value.isdigit() and name[-1] in "sS"
     is_plain_key = name.lower() in ("key", "keys") and not re.search(r"\d", value)
@@ -164,26 +161,22 @@ _DIGEST: Final = regex(
 def _by_form(text: str) -> Iterator[Span]:
     """Keys of services, passwords in addresses, random letters."""
     yield from (match.span(match.lastgroup or 0) for match in _FORM.finditer(text))
-    yield from (run.span() for run in _MIXED.finditer(text) if _is_mixed(run[0]))
+    yield from (run.span() for run in _MIXED.finditer(text) if _looks_drawn(run[0]))
     for run in _ONE_CASE.finditer(text):
         is_digest = _DIGEST.search(text[max(run.start("body") - 40, 0) : run.start("body")])
-        if not is_digest and _changes(run["body"].lower(), 0.28):
+        if not is_digest and _looks_drawn(run["body"].lower(), 0.28):
             yield run.span()
 
 
-def _changes(text: str, min_share: float) -> bool:
-    """Whether kinds of letters follow each other as if drawn (a share of those where they do), and make no words."""
+def _looks_drawn(text: str, min_changes: float = 0.4) -> bool:
+    """Whether kinds of letters follow each other as if drawn, and make no words: nine in ten keys of 32 letters do."""
     kinds = [letter.isupper() + 2 * letter.islower() for letter in text if letter.isalnum()]
-    changes, in_words = sum(map(ne, kinds, kinds[1:])), sum(map(len, re.findall("[a-z]{3,}", text)))
-    return changes >= min_share * (len(kinds) - 1) and in_words <= 0.65 * kinds.count(2)
-
-
-def _is_mixed(text: str) -> bool:
-    """Whether capitals, small letters and digits are mixed as if drawn: so are nine in ten keys of 32 characters."""
-    digits, *cases = (sum(map(kind, text)) for kind in (str.isdigit, str.isupper, str.islower))
+    digits, capitals, small = map(kinds.count, range(3))
     is_path = "/" in text and max(map(len, text.split("/"))) < 16  # base 64 has a slash in 64 letters
-    is_separated = len(text) - digits - sum(cases) > 0.12 * len(text)
-    return bool(digits and min(cases) > 2 and not is_path and not is_separated and _changes(text, 0.4))
+    is_mixed = digits > 0 and min(capitals, small) > 2 and not is_path and len(text) - len(kinds) <= 0.12 * len(text)
+    changes, in_words = sum(map(ne, kinds, kinds[1:])), sum(map(len, re.findall("[a-z]{3,}", text)))
+    is_one_case = min_changes < 0.4
+    return (is_mixed or is_one_case) and changes >= min_changes * (len(kinds) - 1) and in_words <= 0.65 * small
 
 
 _NAME: Final = regex(
@@ -252,11 +245,11 @@ p|hp|P|upw|opw : 0 : mysql\w*|mariadb\S*|mycli|7z\w*|rar|unrar|sshpass|login|twi
 p : 0 : cypher-shell|xmpp|sendxmpp|rdesktop|crackmapexec|nxc|netexec|evil-winrm|poetry|rabbitmqadmin|psexec|useradd
 p|P|upw|opw : user_pw|owner_pw|input_pw : yt-dlp|youtube-dl|usermod|beeline|steghide|impala-shell|pdf\w+
 P|N|xp : /p|-storepass|-keypass|-srcstorepass|-deststorepass : ssh-keygen|sendemail|signtool|xfreerdp|keytool|jarsigner
-a|P : --pass|auth|requirepass|masterauth : redis-\w+|valkey-cli|keydb-cli|zip|unzip|zipcloak|sqlcmd|bcp|tsql|mosquitto_[ps]ub
+a|P : --pass|auth|requirepass|masterauth : redis-\w+|valkey-cli|keydb-cli|zip|unzip|sqlcmd|tsql|mosquitto_[ps]ub
 k|K|P : -pass|-passin|-passout|passwd|encrypt(?:_string)? : swanlab|openssl|ipmitool|nuget|choco|ss-local|ansible-vault
 w|s|A|X|c|t : encrypt : ldap\w+|beeline|snmp\w+|doctl|flyctl|vercel|rancher|influx|codecov|anaconda|travis
 u|a|U|E|b : --(?:proxy-)?user|--auth|--(?:proxy-)?cert|--cookie : smbclient|rpcclient|smbget|lftp|curl|wget|https?|xhs?
-a|c|n : --auth|--user|-auth : bearer|gotty|ttyd|etcdctl|transmission-remote|jenkins-cli.jar
+a|c|n|P : --auth|--user|-auth : zipcloak|bcp|bearer|gotty|ttyd|etcdctl|transmission-remote|jenkins-cli.jar
 b : --from-literal|--body|--value|--data|--string-value : secrets?|variable|put-parameter
 0 : password|http-basic|upwd|user-password|user:password : mysqladmin|nmcli|composer|poetry|drush|wp
 0 : login|unwrap|unseal|authtoken|add-authtoken|put|write|patch : vault|bao|wandb|ngrok|cargo
@@ -308,12 +301,7 @@ _ATOM: Final = r"""[^\[\](){}"'\\]|\\+"[^"]*+"|\\.|"(?:[^"\\]|\\.)*+"|'[^']*+'|[
 _NESTED: Final = reduce(lambda inner, _: rf"{_ATOM}|[\[({{](?:{inner})*+[\])}}]", range(6), _ATOM)
 _BRACKET: Final = regex(rf"[\[({{](?:{_NESTED})*+[\])}}]", re.S)
 _REST_OF_WORD: Final = regex(r"""(?:[^\s;&|<>()"'`\\]|\\.|(["'`])(?![\s;&|,)\]}]|$)(?:[^"'`\\]|\\.)*+\1)*+""", re.S)
-_SHELL_GOES_ON: Final = regex(
-    r"[ \t]*+(?:[;|\n)}\]<>\x1f]|&&|&\s|\Z)|\s+(?:-|\.{0,2}/|[\w.]+=|(?:python|bash|exec|srun)\b)"
-)
-_GOES_ON: Final = regex(
-    r"[ \t]*+(?:[;|\n)}\]<>\x1f]|&&|&\s|\Z)|\s+(?:-|\.{0,2}/|[\w.]+=|(?:python|bash|sh|env|exec|srun|torchrun)\b)"
-)
+_SHELL_GOES_ON: Final = regex(r"[ \t]*+(?:[;|\n)}\]<>\x1f]|&&|&\s|\Z)|\s+(?:-|\.{0,2}/|[\w.]+=|(?:python|bash|exec)\b)")
 _GOES_ON: Final = regex(r"[ \t]*+(?:[,;)\]}/>#\n\x1f]|\Z)")
 
 
@@ -351,3 +339,45 @@ def _closing(text: str, place: int, mark: str) -> Span:
     both = {mark, mark if "\\" in mark else mark[::-1]}
     found = re.compile(rf"(?<!\\)(?:{'|'.join(map(re.escape, both))})").search(text, place)
     return found.span() if found else (len(text), len(text))
+
+
+_KNOWN: Final = r"""
+    python python3 torchrun accelerate deepspeed vllm sglang trtllm-bench trtllm-serve trtllm-build srun sbatch
+    mpirun mpiexec nsys ncu rocprofv3 docker podman kubectl apptainer singularity ssh env bash sh sudo timeout
+    numactl taskset nice nohup time uv uvx ray gpuledger nvidia-smi run serve launch bench exec profile throughput
+    latency true false none null yes no auto on off default float32 float16 bfloat16 fp32 fp16 bf16 fp8 int8 int4
+    cuda nvtx osrt cudnn cublas nccl cpu gpu all info debug warning error
+"""
+_NUMBER: Final = r"[+-]?\d{1,9}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,3})?(?:[num]?s|min|h|%|[kKMGTx]|[KMGT]i?B|B)?"
+_NUMBERS: Final = regex(rf"{_NUMBER}(?:[,x]{_NUMBER}){{0,63}}")
+_OPTION: Final = regex(r"-[A-Za-z]{1,2}|--[A-Za-z][\w.-]{0,60}|--")
+_SETTING: Final = regex(r"-{0,2}[A-Za-z_][\w.-]{0,60}")
+_MODULE: Final = regex(r"[A-Za-z_]\w{0,40}(?:\.[A-Za-z_]\w{0,40}){0,9}")
+_FILES: Final = regex(
+    r"\w[\w.-]{0,60}\.(?:py|sh|jsonl?|ya?ml|toml|cfg|ipynb|csv|parquet|sqlite|nsys-rep|ncu-rep|safetensors|gguf|so|cu|cpp)"
+)
+
+
+def shareable_command(argv: Sequence[str]) -> list[str]:
+    """A command as others may see it: what is not known to be harmless is withheld."""
+    shown = list[str]()
+    for before, word, private in zip(("", *argv), argv, without_secrets(argv), strict=False):
+        name, sign, value = word.partition("=")
+        if private != word and not (sign and private.startswith(f"{name}=")):
+            shown.append(WITHHELD)
+        elif sign and _SETTING.fullmatch(name):
+            shown.append(f"{name}={shareable_value(name, value)}")
+        elif _OPTION.fullmatch(word) or (before == "-m" and _MODULE.fullmatch(word)):
+            shown.append(word)
+        else:
+            shown.append(shareable_value(before if before.startswith("-") else "", word))
+    return shown
+
+
+def shareable_value(name: str, value: str) -> str:
+    """A value as others may see it, the name of a file in place of its path."""
+    own_name = PurePath(value).name
+    is_file = _FILES.fullmatch(own_name) and without_secrets([own_name]) == [own_name]
+    if looks_secret(name) or not (is_file or _NUMBERS.fullmatch(value) or own_name.lower() in _KNOWN.split()):
+        return WITHHELD
+    return own_name if is_file or "/" in value else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from gpuledger.capture.shareable import shareable_command, shareable_value
+from gpuledger.capture.secrets import shareable_command, shareable_value
 from gpuledger.errors import GpuledgerError
 from gpuledger.records import dataclass, replace
 from gpuledger.runbook import engine as states
