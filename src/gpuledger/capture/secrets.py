@@ -53,30 +53,28 @@ _STRONG: Final = regex(
     r"(?:^| )(?:\w*(?:secret|password|passwd|passphrase|passcode|credential|apikey|authtoken)s?|\w*pwd|passwo?rd|pswd"
     r"|authorization|bearer|(?:set)?cookies?|\w*(?:sess(?:ion)?id|psk)|kennwort|passwort|contrasena|senha|identified"
     r"|(?:\w*(?:pw|jwts?|sas)|creds?|pat|t?otp|pin|psk|mnemonic|requirepass|masterauth|(?:recovery|backup|verification"
-    r"|pass|pin|mfa|otp|access|auth|security|unlock|activation|reset) code)$)(?: |$)"
+    r"|pass|pin|mfa|otp|access|auth|security|unlock|activation|reset) code)$|(?:api|access|private) key|auth config"
+    r"|(?:api|access|auth) token)(?: |$)"
 )
 _WEAK: Final = regex(
     r"(?:^| )(?!(?:mon|don|tur|hoc|joc|whis|hot)keys?$|(?:by|com|encom|sur|tres)pass$)\w*?(?:key|token|pass|auth)s?$"
-    r"|(?:^| )sig(?:nature)?s?$"
+    r"|(?:^| )sig(?:nature)?s?$|^(?:token|pass) \w+$"
 )
-_PHRASE: Final = regex(r"\b(?:(?:api|access|private) key|(?:api|access|auth) token|auth config)\b|^(?:token|pass) \w+$")
 _ADDED: Final = regex(
     r"(?:(?:^| )(?:\d+|v|val(?:ue)?|str(?:ing)?|text|hex|b(?:ase)?64|prod|dev|staging|ci|read|write|r[ow]|header|old|new"
     r"|prev|current|main|backup|test))+$"  # OPENAI_API_KEY_2, HF_TOKEN_READ
 )
 _ABOUT: Final = regex(  # what is about a secret, and none itself
-    r"(?:no|disable|skip|without|enable|require|ask|num|max|min)\b.*|(?:.* )?(?:(?:file|path|name|var|id|type|ref)s?"
-    r"|dir|env|folder|variable|mode|method|len(?:gth)?|size|policy|format|ur[il]|endpoint|provider|manager|store"
-    r"|backend|prompt|jar|required|enabled|rotation|ttl|expiry|timeout|stdin|version|arn|selector|field|column|source"
-    r"|class|count|limit|cmd)"
+    r"(?:no|disable|skip|without|enable|require|ask|num|max|min)\b.*|(?:.* )?(?:(?:file|path|name|var|id|type|ref)s?|dir"
+    r"|env|folder|variable|mode|method|len(?:gth)?|size|policy|format|ur[il]|endpoint|provider|manager|store|backend|prompt"
+    r"|required|enabled|rotation|ttl|expiry|timeout|stdin|version|arn|selector|field|column|class|count|limit|cmd)"
 )
 _OTHERWISE: Final = regex(  # a sort key, a padding token, a forward pass
-    r"(?:^| )(?:(?:sort|primary|foreign|group|partition|public|cache|index|dict|row|col(?:umn)?|query|lookup|map|json"
-    r"|field|state|metric|order|by|per|shard|prng|rng|dataset|data|label|feature|image|batch|num|head|project"
-    r"|known) keys?|(?:pad|padding|eos|bos|unk|sep|cls|mask|special|stop|start|begin|end|eot|eom|sos|first|last|next"
-    r"|per|image|audio|video|think(?:ing)?|prefix|suffix|tool|new|extra|max|num|total|draft|generated|initializer"
-    r"|prompt|output|input|each|bad|placeholder|trigger) tokens?|(?:single|first|second|one|two|three|multi|forward"
-    r"|backward|[fb]wd|per|last|next|by|render|opt|compiler|each|final) pass)$"
+    r"(?:^| )(?:(?:sort|primary|foreign|group|partition|public|cache|index|dict|row|col(?:umn)?|query|map|json|field|state"
+    r"|order|by|per|shard|prng|rng|dataset|data|label|image|batch|num|head|known) keys?|(?:pad|padding|eos|bos|unk|sep"
+    r"|cls|mask|special|stop|start|begin|end|eot|eom|sos|first|last|next|per|image|prefix|tool|new|extra|max|num|total|draft"
+    r"|generated|initializer|prompt|output|input|each|bad|placeholder) tokens?|(?:single|first|second|one|two|three|multi"
+    r"|forward|backward|[fb]wd|per|last|next|by|render|opt|compiler|each|final) pass)$"
 )
 _REFERENCE: Final = regex(
     r"|(?i:true|false|none|null|nil|yes|no|auto|on|off|default|optional|required|enabled|disabled|empty)|\(withheld\)"
@@ -85,26 +83,20 @@ _REFERENCE: Final = regex(
     r"|(?:(?:id|src|source|target|env|type)=[^,=]*(?:,|$))+"  # docker build --secret
 )
 _FILE: Final = regex(r"@?(?:~|\.{1,2})?/[\w./~-]*|[\w./~-]+\.(?:py|sh|json|ya?ml|toml|txt|pem|crt|key|cfg|ini|env)")
-_NOT_WEAK: Final = regex(
-    r"(?i)(?:[\[(\s]*+-?\d{1,5}(?:\.\d*+)?(?![\d.])[\s,\])]*+)++|basic|digest|ntlm|bearer|oauth2?|kerberos|token"
-    r"|https?://[^\s?#@]*"
-)
+_NOT_WEAK: Final = regex(r"(?i)(?:[\[(\s]*+-?\d{1,5}(?:\.\d*+)?(?![\d.])[\s,\])]*+)++|basic|bearer|https?://[^\s?#@]*")
 _USERS: Final = regex(r"(?i)[\w-]*(?:login|auth|user|userpwd|creds?|credentials?)")
 _USER: Final = regex(r"(?!\d+:\d+$|(?P<who>[\w-]+):(?P=who)$)[^\s:@/=]+:(?=[^\s/]).*", re.S)
-_LONGEST: Final = 400
 
 
 def looks_secret(name: str) -> bool:
     """Whether the name of a variable, option or key suggests a secret."""
     words = _words(name)
-    return bool(
-        _STRONG.search(words) or _PHRASE.search(words) or (_WEAK.search(words) and not _OTHERWISE.search(words))
-    )
+    is_weak = _WEAK.search(words) and not _OTHERWISE.search(words)
+    return bool(is_weak or _STRONG.search(words))
 
 
 def _words(name: str) -> str:
-    words = " ".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name[-200:])).lower()
-    words = _ADDED.sub("", words)
+    words = _ADDED.sub("", " ".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name[-200:])).lower())
     return "" if _ABOUT.fullmatch(words) else words
 
 
@@ -114,7 +106,7 @@ def _is_strong(name: str) -> bool:
 
 def may_not_be_shown(name: str, value: str) -> bool:
     """Whether a value is withheld, by its name and its form."""
-    if len(value) > _LONGEST or not looks_secret(name):
+    if len(value) > 2 * _LEAD or not looks_secret(name):
         return looks_secret(name) or bool(_USERS.fullmatch(name) and _USER.fullmatch(value))
     if _REFERENCE.fullmatch(value) or (_FILE.fullmatch(value) and not _looks_drawn(value)):
         return False
@@ -124,15 +116,15 @@ def may_not_be_shown(name: str, value: str) -> bool:
 
 
 _PREFIXES: Final = r"""
-    dckr_[po]at_ GOCSPX- xapp- xox[a-z][.-] gl(?:pat|[dr]t|ft|ptt|cbt|imt|agent|oas|soat|ffct|wt|sa|c)[-_]
-    AT(?:ATT|CTT|BB) shp(?:at|ca|pa|ss|tka)_ whsec_ lin_(?:api|oauth)_ sq0[a-z]{3}- EAAA?[A-Z](?=\w{30}) AGE-SECRET-KEY-
-    github_pat_ gh[pousr]_ hv[sbr]\. npm_(?=[^\W_]{16}) pypi-(?=[\w-]{16}) do[opr]_v1_ SG\.(?=[\w-]{10}) nvapi- gsk_
-    [sr]k_(?:live|test|prod)_ AKCp A(?:KIA|SIA|BIA|CCA) AIza ya29\. 1//0 LTAI PMAK-
-    s(?:gp|m_[aps]at|nyk|bp|b_secret|ntry[su])_ x(?:keysib|smtpsib)- FLWSECK fio-u- HRKU- ico- dt0[a-z]\d\d\.
-    dp\.(?:pt|st|ct|sa|scim|audit)\. EZ[AT]K(?=\w{20}) CCIP(?:AT|RJ)_ NR(?:AK|II|JS)- pscale_\w+_ tskey-
-    v1\.0-(?=[\da-f]{24}) lsv2_[a-z]{2}_ tgp_v1_ ops_eyJ CFPAT- dapi(?=[\da-f]{8}) sha256~ s\.(?=[^\W_]{24})
-    [hr][f8]_(?=[^\W_]{16}) (?:sk|xai)-(?=[\w-]{16}) wandb_v\d_ pat[^\W_]{14}\. access_token\$ SK(?=[\da-f]{32})
-    [^\W_]{14}\.atlas [A-Za-z][A-Za-z\d]{1,9}[_-](?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{20}
+    [A-Za-z][A-Za-z\d]{1,9}[_-](?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{12} s(?:gp|m_[aps]at|nyk|bp|b_secret|ntry[su])_
+    gl(?:pat|[dr]t|ft|ptt|cbt|imt|agent|oas|soat|ffct|wt|sa|c)[-_] dp\.(?:pt|st|ct|sa|scim|audit)\. A(?:KIA|SIA|BIA|CCA)
+    [sr]k_(?:live|test|prod)_ (?:sk|xai)-(?=[\w-]{16}) [hr][f8]_(?=[^\W_]{16}) shp(?:at|ca|pa|ss|tka)_ [^\W_]{14}\.atlas
+    v1\.0-(?=[\da-f]{24}) EAAA?[A-Z](?=\w{30}) x(?:keysib|smtpsib)- lin_(?:api|oauth)_ npm_(?=[^\W_]{16}) CCIP(?:AT|RJ)_
+    pypi-(?=[\w-]{16}) dapi(?=[\da-f]{8}) EZ[AT]K(?=\w{20}) SG\.(?=[\w-]{10}) SK(?=[\da-f]{32}) s\.(?=[^\W_]{24}) fio-u-
+    AT(?:ATT|CTT|BB) pat[^\W_]{14}\. NR(?:AK|II|JS)- AGE-SECRET-KEY- dt0[a-z]\d\d\. lsv2_[a-z]{2}_ access_token\$ nvapi-
+    sq0[a-z]{3}- xox[a-z][.-] dckr_[po]at_ do[opr]_v1_ github_pat_ pscale_\w+_ wandb_v\d_ apify_api_ gh[pousr]_ esecret_
+    hv[sbr]\. CLOJARS_ api_org_ GOCSPX- tgp_v1_ FLWSECK ops_eyJ sha256~ duffel_ ya29\. tskey- CFPAT- whsec_ PMAK- HRKU-
+    rdme_ pcsk_ bkua_ tvly- xapp- pplx- figd_ 1//0 fo1_ AIza LTAI gsk_ nfp_ AKCp sgp_ ico- fm2_ p8e- csk-
 """
 _FORM: Final = regex(
     rf"(?<![A-Za-z0-9])(?P<service>(?:{'|'.join(_PREFIXES.split())})[\w.~+/=-]{{8,}}[^\s\"'`<>,;&|()\[\]{{}}\\]*)"
@@ -152,9 +144,8 @@ _ONE_CASE: Final = regex(
     r"(?:(?<=//)|(?<![\w+/@:.-]))(?:[A-Za-z][A-Za-z0-9]{1,11}[_.-]){0,3}(?P<body>[A-Za-z0-9]{20,256})(?![\w+/.-])"
 )
 _DIGEST: Final = regex(
-    r"(?i)(?:^|[^a-z])(?:commit|rev|revision|sha\d*|md5|digest|hash|checksum|sum|refs?|tree|tag|ids?|uuid|guid|version"
-    r"|build|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|log|bisect|good|bad|match"
-    r"|etag)\W{1,4}$"
+    r"(?i)(?:^|[^a-z])(?:commit|rev(?:ision)?|sha\d*|md5|digest|hash|(?:check)?sum|refs?|tree|tag|ids?|uuid|version|build|log"
+    r"|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|bisect|good|bad|etag)\W{1,4}$"
 )
 
 
@@ -175,8 +166,7 @@ def _looks_drawn(text: str, min_changes: float = 0.4) -> bool:
     is_path = "/" in text and max(map(len, text.split("/"))) < 16  # base 64 has a slash in 64 letters
     is_mixed = digits > 0 and min(capitals, small) > 2 and not is_path and len(text) - len(kinds) <= 0.12 * len(text)
     changes, in_words = sum(map(ne, kinds, kinds[1:])), sum(map(len, re.findall("[a-z]{3,}", text)))
-    is_one_case = min_changes < 0.4
-    return (is_mixed or is_one_case) and changes >= min_changes * (len(kinds) - 1) and in_words <= 0.65 * small
+    return (is_mixed or min_changes < 0.4) and changes >= min_changes * (len(kinds) - 1) and in_words <= 0.65 * small
 
 
 _NAME: Final = regex(
@@ -195,9 +185,7 @@ _MORE: Final = regex(rf"(?:\s+{_DRAWN}[\"'`]*)*")
 _PAIR: Final = regex(r"""(?i)(?:name|key|variable|property|id|kind)\\*["']?\s*[:=>]\s*[\\"']*([\w.:/-]+)""")
 _VALUE: Final = regex(r"(?i)(?:parameter|default|env|header|var)?_?(?:value|val|string)|data|stringdata")
 _SECTION: Final = regex(r"(?:^|(?<=[\x1f\n]))\[([\w.-]+)\][ \t]*\n(?P<body>(?:(?!\n\[)[^\x1f])*+)")
-_CALLED: Final = regex(
-    r"(?i)(?:\w+\.)*(?!get|load|read|from|ask|input|has|is)\w*?(?:login|auth|credential|password|secret)\w*"
-)
+_CALLED: Final = regex(r"(?i)(?:\w+\.)*(?!get|load|read|from|ask|is)\w*?(?:login|auth|credential|password|secret)\w*")
 _COMPUTED: Final = regex(r"[A-Za-z_][\w.]*(?:\(|\.\w+\[)[^\n\x1f]*|\([^\n\x1f]*|(?:args|config|cfg|self|os)\.\S*")
 _LOOKED_UP: Final = regex(r"tokeniz|environ\b|getenv\(|getpass|input\(|args\.|open\(|read\w*\(|config[\[.]|\.get\(")
 
@@ -251,10 +239,9 @@ w|s|A|X|c|t : encrypt : ldap\w+|beeline|snmp\w+|doctl|flyctl|vercel|rancher|infl
 u|a|U|E|b : --(?:proxy-)?user|--auth|--(?:proxy-)?cert|--cookie : smbclient|rpcclient|smbget|lftp|curl|wget|https?|xhs?
 a|c|n|P : --auth|--user|-auth : zipcloak|bcp|bearer|gotty|ttyd|etcdctl|transmission-remote|jenkins-cli.jar
 b : --from-literal|--body|--value|--data|--string-value : secrets?|variable|put-parameter
-0 : password|http-basic|upwd|user-password|user:password : mysqladmin|nmcli|composer|poetry|drush|wp
+0 : password|http-basic|upwd|user[:-]password|set|config:set : mysqladmin|nmcli|composer|poetry|drush|wp|fly(?:ctl)?
 0 : login|unwrap|unseal|authtoken|add-authtoken|put|write|patch : vault|bao|wandb|ngrok|cargo
-0 : set|config:set|add : fly|flyctl|heroku|doppler|mc
-0 : create|user|use|add|add_user|change_password|authenticate_user : modal|net|rabbitmqctl|filebrowser
+0 : create|user|use|add|add_user|change_password|authenticate_user|set|config:set : modal|net|rabbitmqctl|filebrowser|mc|heroku|doppler
 0 : obscure|unlock|login|reset-admin-password : rclone|bw|grafana-cli|grafana
 0 : [\w-]+ : htpasswd|mosquitto_passwd|wpa_passphrase|smbpasswd|sqlplus|sqlldr|expdp|impdp|rman|convertto-securestring
 """
@@ -317,8 +304,7 @@ def _end(text: str, start: int, place: int, extent: str, *, is_apart: bool) -> i
     elif text[place : place + 1] in tuple("[({"):
         end = _reach(_BRACKET, text, place)
     word_end = _reach(_REST_OF_WORD, text, end)
-    is_setting = extent == "setting" and "\n" not in lead
-    if extent == "word" or (is_setting and _SHELL_GOES_ON.match(text, word_end)):
+    if extent == "word" or (extent == "setting" and "\n" not in lead and _SHELL_GOES_ON.match(text, word_end)):
         return word_end
     if end > place and _GOES_ON.match(text, end):
         return end
