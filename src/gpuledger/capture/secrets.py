@@ -1,15 +1,14 @@
 """What of a command or a setting may be written down: words in, the same words without secrets out.
 
-For the owner's files and terminal. A name, a program's option or a value's own form gives a secret away; it is withheld
-to the quote or bracket that closes, or to the end of its word, its line or the argument: where that is unclear, more.
-`shareable_command` is for documents that others read: it shows only words that are known to be harmless.
+A name, a program's option or a value's own form gives a secret away, up to the quote or bracket that closes, or the end
+of a word, a line or the argument: where unclear, more. What others read shows only what is known to be harmless.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, reduce
+from functools import reduce
 from operator import ne
 from pathlib import PurePath
 from typing import Final
@@ -22,8 +21,9 @@ Span = tuple[int, int]
 
 def shown_value(name: str, value: str) -> str:
     """The value of a variable as it may be written down."""
-    is_hidden = may_not_be_shown(name, value)
-    return WITHHELD if is_hidden else without_secrets([f"{name}={value}"])[0].removeprefix(f"{name}=")
+    return (
+        WITHHELD if may_not_be_shown(name, value) else without_secrets([f"{name}={value}"])[0].removeprefix(f"{name}=")
+    )
 
 
 def without_secrets(argv: Sequence[str], known: Iterable[str] = ()) -> list[str]:
@@ -47,8 +47,7 @@ _APART: Final = "\x1f"  # between the words of a command: a blank for regular ex
 _WORD: Final = regex(r"[^\x1f]+")
 _QUOTES: Final = "\\\"'` "
 _LEAD: Final = 200
-_REPEATED: Final = regex(r"(?=\S*\d)(?=\S*[A-Za-z])\S{12,}")
-"""A secret that is not a word of its own accord: withheld wherever it stands again."""
+_REPEATED: Final = regex(r"(?=\S*\d)(?=\S*[A-Za-z])\S{12,}")  # no word of its own accord: withheld elsewhere, too
 _STRONG: Final = regex(
     r"(?:^| )(?:\w*(?:secret|password|passwd|passphrase|passcode|credential|apikey|authtoken)s?|\w*pwd|passwo?rd|pswd"
     r"|authorization|bearer|(?:set)?cookies?|\w*(?:sess(?:ion)?id|psk)|kennwort|passwort|contrasena|senha|identified"
@@ -61,20 +60,20 @@ _WEAK: Final = regex(
     r"|(?:^| )sig(?:nature)?s?$|^(?:token|pass) \w+$"
 )
 _ADDED: Final = regex(
-    r"(?:(?:^| )(?:\d+|v|val(?:ue)?|str(?:ing)?|text|hex|b(?:ase)?64|prod|dev|staging|ci|read|write|r[ow]|header|old|new"
-    r"|prev|current|main|backup|test))+$"  # OPENAI_API_KEY_2, HF_TOKEN_READ
+    r"(?:(?:^| )(?:\d+|v|val(?:ue)?|str(?:ing)?|text|hex|b(?:ase)?64|prod|dev|staging|ci|read|write|r[ow]|header|old"
+    r"|new|prev|current|main|backup|test))+$"  # OPENAI_API_KEY_2, HF_TOKEN_READ
 )
 _ABOUT: Final = regex(  # what is about a secret, and none itself
-    r"(?:no|disable|skip|without|enable|require|ask|num|max|min)\b.*|(?:.* )?(?:(?:file|path|name|var|id|type|ref)s?|dir"
-    r"|env|folder|variable|mode|method|len(?:gth)?|size|policy|format|ur[il]|endpoint|provider|manager|store|backend|prompt"
-    r"|required|enabled|rotation|ttl|expiry|timeout|stdin|version|arn|selector|field|column|class|count|limit|cmd)"
+    r"(?:no|disable|skip|without|enable|require|ask|num|max|min)\b.*|(?:.* )?(?:(?:file|path|name|var|id|type|ref)s?"
+    r"|dir|env|folder|variable|mode|method|len(?:gth)?|size|policy|format|ur[il]|endpoint|provider|manager|store"
+    r"|backend|prompt|required|enabled|ttl|expiry|timeout|stdin|version|selector|field|column|count|limit|cmd)"
 )
 _OTHERWISE: Final = regex(  # a sort key, a padding token, a forward pass
-    r"(?:^| )(?:(?:sort|primary|foreign|group|partition|public|cache|index|dict|row|col(?:umn)?|query|map|json|field|state"
-    r"|order|by|per|shard|prng|rng|dataset|data|label|image|batch|num|head|known) keys?|(?:pad|padding|eos|bos|unk|sep"
-    r"|cls|mask|special|stop|start|begin|end|eot|eom|sos|first|last|next|per|image|prefix|tool|new|extra|max|num|total|draft"
-    r"|generated|initializer|prompt|output|input|each|bad|placeholder) tokens?|(?:single|first|second|one|two|three|multi"
-    r"|forward|backward|[fb]wd|per|last|next|by|render|opt|compiler|each|final) pass)$"
+    r"(?:^| )(?:(?:sort|primary|foreign|group|partition|public|cache|index|dict|row|col(?:umn)?|query|map|json|field"
+    r"|state|order|by|per|rng|data(?:set)?|label|image|batch|num|head|known) keys?|(?:pad|padding|eos|bos|unk|sep|cls"
+    r"|mask|special|stop|start|begin|end|eot|eom|sos|first|last|next|per|image|prefix|tool|new|extra|max|num|total"
+    r"|draft|initializer|prompt|output|input|placeholder) tokens?|(?:single|first|second|one|two|multi|forward"
+    r"|backward|[fb]wd|per|last|next|by|render|opt|compiler|final) pass)$"
 )
 _REFERENCE: Final = regex(
     r"|(?i:true|false|none|null|nil|yes|no|auto|on|off|default|optional|required|enabled|disabled|empty)|\(withheld\)"
@@ -100,19 +99,14 @@ def _words(name: str) -> str:
     return "" if _ABOUT.fullmatch(words) else words
 
 
-def _is_strong(name: str) -> bool:
-    return _STRONG.search(_words(name)) is not None
-
-
 def may_not_be_shown(name: str, value: str) -> bool:
     """Whether a value is withheld, by its name and its form."""
     if len(value) > 2 * _LEAD or not looks_secret(name):
         return looks_secret(name) or bool(_USERS.fullmatch(name) and _USER.fullmatch(value))
     if _REFERENCE.fullmatch(value) or (_FILE.fullmatch(value) and not _looks_drawn(value)):
         return False
-    is_count = value.isdigit() and name[-1] in "sS"
-    is_plain_key = name.lower() in ("key", "keys") and not re.search(r"\d", value)
-    return _is_strong(name) or not (is_count or is_plain_key or _NOT_WEAK.fullmatch(value))
+    is_plain = value.isdigit() if name[-1] in "sS" else name.lower() == "key" and not re.search(r"\d", value)
+    return bool(_STRONG.search(_words(name))) or not (is_plain or _NOT_WEAK.fullmatch(value))
 
 
 _PREFIXES: Final = r"""
@@ -127,7 +121,7 @@ _PREFIXES: Final = r"""
     rdme_ pcsk_ bkua_ tvly- xapp- pplx- figd_ 1//0 fo1_ AIza LTAI gsk_ nfp_ AKCp sgp_ ico- fm2_ p8e- csk-
 """
 _FORM: Final = regex(
-    rf"(?<![A-Za-z0-9])(?P<service>(?:{'|'.join(_PREFIXES.split())})[\w.~+/=-]{{8,}}[^\s\"'`<>,;&|()\[\]{{}}\\]*)"
+    rf"(?s)(?<![A-Za-z0-9])(?P<service>(?:{'|'.join(_PREFIXES.split())})[\w.~+/=-]{{8,}}[^\s\"'`<>,;&|()\[\]{{}}\\]*)"
     r"|(?<![\w.-])(?P<claims>eyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)*)|(?P<putty>PuTTY-User-Key-File.*)"
     r"|(?P<pem>-----BEGIN [A-Z\d ]*PRIVATE KEY.*?(?:-----END [A-Z\d ]*PRIVATE KEY[A-Z ]*-----|\Z))"
     r"|(?i:\bbearer\s+|\bbasic\s+(?=[\w+/]{16}))(?P<header>(?=[\w.~+/=-]*\d|[\w.~+/=-]{16})[\w.~+/=-]{6,})"
@@ -136,16 +130,15 @@ _FORM: Final = regex(
     r"""|(?<![\w/@:.-])(?!mailto:)[\w.-]+:(?P<host>(?!\$)[^\s/:@"']{4,})@(?!sha\d+:)[\w.-]+|/t/(?P<path>[\w-]{16,})/"""
     r"|(?<![\w/:.-])[\w.*-]+:(?:\d{4,5}|\*):[\w*-]+:[\w*-]+:(?P<pgpass>[^\s:]{4,})"
     r"|(?i:hooks?\.slack\.com/[a-z]+|/web-?hooks?(?:b2)?)/(?P<hook>[\w/.~%@-]{8,})|(?<![^\W_])(?:bot)?\d{6,12}:"
-    r"(?P<bot>AA[\w-]{20,})|/hooks?/(?:catch/)?(?P<caught>(?=[\w/]*-?\d)[\w/.~%@-]{16,})",
-    re.S,
+    r"(?P<bot>AA[\w-]{20,})|/hooks?/(?:catch/)?(?P<caught>(?=[\w/]*-?\d)[\w/.~%@-]{16,})"
 )
 _MIXED: Final = regex(r"(?<![\w+/-])[A-Za-z0-9+/_-]{20,256}={0,2}(?![\w+/=-])")
 _ONE_CASE: Final = regex(
     r"(?:(?<=//)|(?<![\w+/@:.-]))(?:[A-Za-z][A-Za-z0-9]{1,11}[_.-]){0,3}(?P<body>[A-Za-z0-9]{20,256})(?![\w+/.-])"
 )
 _DIGEST: Final = regex(
-    r"(?i)(?:^|[^a-z])(?:commit|rev(?:ision)?|sha\d*|md5|digest|hash|(?:check)?sum|refs?|tree|tag|ids?|uuid|version|build|log"
-    r"|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|fsck|bisect|good|bad|etag)\W{1,4}$"
+    r"(?i)(?:^|[^a-z])(?:commit|rev(?:ision)?|sha\d*|md5|digest|hash|(?:check)?sum|refs?|tree|tag|ids?|uuid|version|log"
+    r"|build|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|bisect|good|bad)\W{1,4}$"
 )
 
 
@@ -180,7 +173,6 @@ _NAME: Final = regex(
 _SET: Final = regex(r"(?i)[\s\"'](?:set|config|setenv|setx|put|env|arg|proxy_set_header|modify|set-item)\s[^;|&\n]*$")
 _DRAWN: Final = r"""[\\"'`]*(?=[^\s\d]*\d)(?=\S*[A-Za-z])[\w+/=.~-]{16,}(?![^\s"'`\\])"""
 _FOLLOWS: Final = regex(rf"""(?P<drawn>{_DRAWN})|\\*["']|(?i:by|with)\s|\W{{0,9}}\w+[^\s=:]*?[\d_@#!%^*-]|\S+\s*$""")
-_DOTTED: Final = regex(r"[A-Z][A-Z\d_]*(?:\.[A-Z\d_]+)+")
 _MORE: Final = regex(rf"(?:\s+{_DRAWN}[\"'`]*)*")
 _PAIR: Final = regex(r"""(?i)(?:name|key|variable|property|id|kind)\\*["']?\s*[:=>]\s*[\\"']*([\w.:/-]+)""")
 _VALUE: Final = regex(r"(?i)(?:parameter|default|env|header|var)?_?(?:value|val|string)|data|stringdata")
@@ -192,15 +184,13 @@ _LOOKED_UP: Final = regex(r"tokeniz|environ\b|getenv\(|getpass|input\(|args\.|op
 
 def _after_names(text: str) -> Iterator[Span]:
     """Values behind the names of secrets, in texts for a shell, JSON, YAML, ini, XML, SQL and code alike."""
-    yield from (section.span("body") for section in _SECTION.finditer(text) if _is_strong(section[1]))
+    yield from (section.span("body") for section in _SECTION.finditer(text) if _STRONG.search(_words(section[1])))
     is_paired, done = any(looks_secret(pair[1]) for pair in _PAIR.finditer(text)), 0
     for mark in _NAME.finditer(text):
         name, begin, blank = mark["name"], mark.end(), mark["blank"]
-        if mark.start() < done:
-            continue
         if (is_paired and _VALUE.fullmatch(name)) or (mark["call"] is not None and _CALLED.fullmatch(name)):
             name = "password"
-        if not (looks_secret(name) or _USERS.fullmatch(name)) or not _has_value(text, mark):
+        if mark.start() < done or not (looks_secret(name) or _USERS.fullmatch(name)) or not _has_value(text, mark):
             continue
         if mark["tag"] is not None:
             begin = text.index(">", begin) + 1
@@ -217,11 +207,11 @@ def _after_names(text: str) -> Iterator[Span]:
 
 def _has_value(text: str, mark: re.Match[str]) -> bool:
     """Whether a value follows a name, and no next word of a sentence or expression of a program."""
-    name, lead, is_strong = mark["name"], text[max(mark.start() - _LEAD, 0) : mark.start()], _is_strong(mark["name"])
+    name, is_strong = mark["name"], _STRONG.search(_words(mark["name"])) is not None
     if mark["blank"]:
-        follows = _FOLLOWS.match(text, mark.end())
-        is_value = follows is not None and (is_strong or follows["drawn"] is not None)
-        return bool(is_value or mark["dash"] or _DOTTED.fullmatch(name) or _SET.search(lead))
+        lead = text[max(mark.start() - _LEAD, 0) : mark.start()]
+        is_value = (follows := _FOLLOWS.match(text, mark.end())) and (is_strong or follows["drawn"])
+        return bool(is_value or mark["dash"] or (name.isupper() and "." in name) or _SET.search(lead))
     value = _COMPUTED.match(text, mark.end(), mark.end() + _LEAD)
     if value is None or (mark["call"] is None and "=" not in (mark["sign"] or "")):
         return True
@@ -229,7 +219,7 @@ def _has_value(text: str, mark: re.Match[str]) -> bool:
 
 
 _TAKES: Final = r"""
-p|hp|P|upw|opw : 0 : mysql\w*|mariadb\S*|mycli|7z\w*|rar|unrar|sshpass|login|twine|mongo\w*|cqlsh|ncftp\w+|supabase|conan
+p|hp|P|upw|opw : 0 : mysql\w*|mariadb\S*|mycli|7z\w*|u?n?rar|sshpass|login|twine|mongo\w*|cqlsh|ncftp\w+|supabase|conan
 p : 0 : cypher-shell|xmpp|sendxmpp|rdesktop|crackmapexec|nxc|netexec|evil-winrm|poetry|rabbitmqadmin|psexec|useradd
 p|P|upw|opw : user_pw|owner_pw|input_pw : yt-dlp|youtube-dl|usermod|beeline|steghide|impala-shell|pdf\w+
 P|N|xp : /p|-storepass|-keypass|-srcstorepass|-deststorepass : ssh-keygen|sendemail|signtool|xfreerdp|keytool|jarsigner
@@ -239,28 +229,29 @@ w|s|A|X|c|t : encrypt : ldap\w+|beeline|snmp\w+|doctl|flyctl|vercel|rancher|infl
 u|a|U|E|b : --(?:proxy-)?user|--auth|--(?:proxy-)?cert|--cookie : smbclient|rpcclient|smbget|lftp|curl|wget|https?|xhs?
 a|c|n|P : --auth|--user|-auth : zipcloak|bcp|bearer|gotty|ttyd|etcdctl|transmission-remote|jenkins-cli.jar
 b : --from-literal|--body|--value|--data|--string-value : secrets?|variable|put-parameter
-0 : password|http-basic|upwd|user[:-]password|set|config:set : mysqladmin|nmcli|composer|poetry|drush|wp|fly(?:ctl)?
+0 : password|http-basic|upwd|user[:-]password : mysqladmin|nmcli|composer|poetry|drush|wp
 0 : login|unwrap|unseal|authtoken|add-authtoken|put|write|patch : vault|bao|wandb|ngrok|cargo
-0 : create|user|use|add|add_user|change_password|authenticate_user|set|config:set : modal|net|rabbitmqctl|filebrowser|mc|heroku|doppler
-0 : obscure|unlock|login|reset-admin-password : rclone|bw|grafana-cli|grafana
+0 : create|user?|(?:config:)?set|add|\w+_(?:user|password) : modal|net|rabbitmqctl|filebrowser|mc|heroku|doppler
+0 : obscure|unlock|login|reset-admin-password|set : rclone|bw|grafana-cli|grafana|fly(?:ctl)?
 0 : [\w-]+ : htpasswd|mosquitto_passwd|wpa_passphrase|smbpasswd|sqlplus|sqlldr|expdp|impdp|rman|convertto-securestring
 """
 """Short options that take a secret; long ones, and what has only secrets behind it; the programs that these are of."""
 _COMMAND: Final = regex(r"""(?:[^;|&\n"'\\]|\\.|"(?:[^"\\]|\\.)*+"|'[^']*'|["'\\])*+""", re.S)
 
 
-@cache
-def _patterns(row: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    short, long, programs = row.split(" : ")
-    option = rf"-(?:{short})|-[A-Za-z]+(?:{short})(?=[\s\"'`])|(?P<long>(?i:{long})(?=[\s=:.,\"'`]))"
-    gap = r"""(?:[=:]|[\\"'`]*,\s*|[\\"'`]*\s[\s\\]*(?!-)|)"""
-    program = rf"(?<![\w.-])(?:(?<=\\)n)?(?i:{programs})(?![\w.-])"
-    return re.compile(program), re.compile(rf"(?<![\w-])(?:{option}){gap}")
+_TAKING: Final = (
+    r"""(?<![\w-])(?:-(?:%s)|-[A-Za-z]+(?:%s)(?=[\s"'`])|(?P<long>(?i:%s)(?=[\s=:.,"'`])))"""
+    r"""(?:[=:]|[\\"'`]*,\s*|[\\"'`]*\s[\s\\]*(?!-)|)"""
+)
+_PROGRAMS: Final = [
+    (regex(rf"(?<![\w.-])(?:(?<=\\)n)?(?i:{programs})(?![\w.-])"), regex(_TAKING % (short, short, long)))
+    for short, long, programs in (row.split(" : ") for row in _TAKES.strip().splitlines())
+]
 
 
 def _after_programs(text: str) -> Iterator[Span]:
     """Secrets behind options of programs, and behind what programs are to do."""
-    for programs, options in map(_patterns, _TAKES.strip().splitlines()):
+    for programs, options in _PROGRAMS:
         done = 0
         for program in programs.finditer(text):
             if program.start() < done:
@@ -282,14 +273,12 @@ _FED: Final = regex(
 )
 _READS_SECRET: Final = regex(r"-stdin|-fd\b|with-token|secret|chpasswd|passwd|kinit|cryptsetup|login|sudo\s+-S")
 _OPENED: Final = regex(r"""((?<!-c)(?<!-lc)(?<!/c)\x1f|[\\"'`]{0,16}["'`])(?:-{0,2}[\w-]+=|-[A-Za-z]|\+*)\Z""")
-"""The quote or the beginning of a word before a name: its value goes to the other end. Not of a text for a shell."""
 _QUOTE: Final = regex(r"""[\\"'`]{0,16}["'`]""")
 _ATOM: Final = r"""[^\[\](){}"'\\]|\\+"[^"]*+"|\\.|"(?:[^"\\]|\\.)*+"|'[^']*+'|["'\\]"""
 _NESTED: Final = reduce(lambda inner, _: rf"{_ATOM}|[\[({{](?:{inner})*+[\])}}]", range(6), _ATOM)
 _BRACKET: Final = regex(rf"[\[({{](?:{_NESTED})*+[\])}}]", re.S)
 _REST_OF_WORD: Final = regex(r"""(?:[^\s;&|<>()"'`\\]|\\.|(["'`])(?![\s;&|,)\]}]|$)(?:[^"'`\\]|\\.)*+\1)*+""", re.S)
-_SHELL_GOES_ON: Final = regex(r"[ \t]*+(?:[;|\n)}\]<>\x1f]|&&|&\s|\Z)|\s+(?:-|\.{0,2}/|[\w.]+=|(?:python|bash|exec)\b)")
-_GOES_ON: Final = regex(r"[ \t]*+(?:[,;)\]}/>#\n\x1f]|\Z)")
+_GOES_ON: Final = regex(r"[ \t]*+(?:[,;|\n)}\]/>#<\x1f]|&&|&\s|\Z)|\s+(?:-|\.{0,2}/|[\w.]+=|(?:python|bash|exec)\b)")
 
 
 def _end(text: str, start: int, place: int, extent: str, *, is_apart: bool) -> int:
@@ -304,7 +293,7 @@ def _end(text: str, start: int, place: int, extent: str, *, is_apart: bool) -> i
     elif text[place : place + 1] in tuple("[({"):
         end = _reach(_BRACKET, text, place)
     word_end = _reach(_REST_OF_WORD, text, end)
-    if extent == "word" or (extent == "setting" and "\n" not in lead and _SHELL_GOES_ON.match(text, word_end)):
+    if extent == "word" or (extent == "setting" and "\n" not in lead and _GOES_ON.match(text, word_end)):
         return word_end
     if end > place and _GOES_ON.match(text, end):
         return end
