@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from operator import ne
-from pathlib import PurePath
 from typing import Final
 
 from gpuledger.regex import regex
@@ -49,11 +48,10 @@ _QUOTES: Final = "\\\"'` "
 _LEAD: Final = 200
 _REPEATED: Final = regex(r"(?=\S*\d)(?=\S*[A-Za-z])\S{12,}")  # no word of its own accord: withheld elsewhere, too
 _STRONG: Final = regex(
-    r"(?:^| )(?:\w*(?:secret|password|passwd|passphrase|passcode|credential|apikey|authtoken)s?|\w*pwd|passwo?rd|pswd"
-    r"|authorization|bearer|(?:set)?cookies?|\w*(?:sess(?:ion)?id|psk)|kennwort|passwort|contrasena|senha|identified"
-    r"|(?:\w*(?:pw|jwts?|sas)|creds?|pat|t?otp|pin|psk|mnemonic|requirepass|masterauth|(?:recovery|backup|verification"
-    r"|pass|pin|mfa|otp|access|auth|security|unlock|activation|reset) code)$|(?:api|access|private) key|auth config"
-    r"|(?:api|access|auth) token)(?: |$)"
+    r"(?:^| )(?:\w*(?:secret|pass(?:wo?r[dt]|wd|phrase|code)|credential|apikey|authtoken)s?|\w*(?:ps?wd|psk|sess(?:ion)?id)"
+    r"|authorization|bearer|(?:set)?cookies?|kennwort|contrasena|senha|identified|(?:\w*(?:pw|jwts?|sas)|creds?|pat|t?otp"
+    r"|pin|mnemonic|requirepass|masterauth|(?:recovery|backup|verification|pass|pin|mfa|otp|access|auth|security|unlock"
+    r"|activation|reset) code)$|(?:api|access|private) key|auth config|(?:api|access|auth) token)(?: |$)"
 )
 _WEAK: Final = regex(
     r"(?:^| )(?!(?:mon|don|tur|hoc|joc|whis|hot)keys?$|(?:by|com|encom|sur|tres)pass$)\w*?(?:key|token|pass|auth)s?$"
@@ -109,17 +107,16 @@ def may_not_be_shown(name: str, value: str) -> bool:
     return bool(_STRONG.search(_words(name))) or not (is_plain or _NOT_WEAK.fullmatch(value))
 
 
-_PREFIXES: Final = r"""
-    [A-Za-z][A-Za-z\d]{1,9}[_-](?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{12} s(?:gp|m_[aps]at|nyk|bp|b_secret|ntry[su])_
-    gl(?:pat|[dr]t|ft|ptt|cbt|imt|agent|oas|soat|ffct|wt|sa|c)[-_] dp\.(?:pt|st|ct|sa|scim|audit)\. A(?:KIA|SIA|BIA|CCA)
-    [sr]k_(?:live|test|prod)_ (?:sk|xai)-(?=[\w-]{16}) [hr][f8]_(?=[^\W_]{16}) shp(?:at|ca|pa|ss|tka)_ [^\W_]{14}\.atlas
-    v1\.0-(?=[\da-f]{24}) EAAA?[A-Z](?=\w{30}) x(?:keysib|smtpsib)- lin_(?:api|oauth)_ npm_(?=[^\W_]{16}) CCIP(?:AT|RJ)_
-    pypi-(?=[\w-]{16}) dapi(?=[\da-f]{8}) EZ[AT]K(?=\w{20}) SG\.(?=[\w-]{10}) SK(?=[\da-f]{32}) s\.(?=[^\W_]{24}) fio-u-
-    AT(?:ATT|CTT|BB) pat[^\W_]{14}\. NR(?:AK|II|JS)- AGE-SECRET-KEY- dt0[a-z]\d\d\. lsv2_[a-z]{2}_ access_token\$ nvapi-
-    sq0[a-z]{3}- xox[a-z][.-] dckr_[po]at_ do[opr]_v1_ github_pat_ pscale_\w+_ wandb_v\d_ apify_api_ gh[pousr]_ esecret_
-    hv[sbr]\. CLOJARS_ api_org_ GOCSPX- tgp_v1_ FLWSECK ops_eyJ sha256~ duffel_ ya29\. tskey- CFPAT- whsec_ PMAK- HRKU-
-    rdme_ pcsk_ bkua_ tvly- xapp- pplx- figd_ 1//0 fo1_ AIza LTAI gsk_ nfp_ AKCp sgp_ ico- fm2_ p8e- csk-
-"""
+_PREFIXES: Final = r"""[A-Za-z][A-Za-z\d]{1,9}[_-](?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{12} (?:sk|xai)-(?=[\w-]{16})
+    gl(?:pat|[dr]t|ft|ptt|cbt|imt|agent|oas|soat|ffct|wt|sa|c)[-_] s(?:gp|m_[aps]at|nyk|bp|b_secret|ntry[su])_ hv[sbr]\.
+    dp\.(?:pt|st|ct|sa|scim|audit)\. [sr]k_(?:live|test|prod)_ shp(?:at|ca|pa|ss|tka)_ [hr][f8]_(?=[^\W_]{16}) api_org_
+    v1\.0-(?=[\da-f]{24}) x(?:keysib|smtpsib)- A(?:KIA|SIA|BIA|CCA) EAAA?[A-Z](?=\w{30}) pypi-(?=[\w-]{16}) sq0[a-z]{3}-
+    npm_(?=[^\W_]{16}) dapi(?=[\da-f]{8}) lin_(?:api|oauth)_ s\.(?=[^\W_]{24}) SG\.(?=[\w-]{10}) [^\W_]{14}\.atlas bkua_
+    EZ[AT]K(?=\w{20}) SK(?=[\da-f]{32}) AT(?:ATT|CTT|BB) pat[^\W_]{14}\. NR(?:AK|II|JS)- AGE-SECRET-KEY- CCIP(?:AT|RJ)_
+    dt0[a-z]\d\d\. access_token\$ lsv2_[a-z]{2}_ xox[a-z][.-] dckr_[po]at_ pscale_\w+_ do[opr]_v1_ github_pat_ esecret_
+    wandb_v\d_ gh[pousr]_ apify_api_ CLOJARS_ sha256~ ops_eyJ FLWSECK tgp_v1_ GOCSPX- duffel_ CFPAT- ya29\. whsec_ figd_
+    tskey- nvapi- fio-u- PMAK- pcsk_ tvly- rdme_ pplx- xapp- HRKU- fo1_ csk- AIza gsk_ p8e- nfp_ ico- fm2_ LTAI 1//0
+    AKCp"""
 _FORM: Final = regex(
     rf"(?s)(?<![A-Za-z0-9])(?P<service>(?:{'|'.join(_PREFIXES.split())})[\w.~+/=-]{{8,}}[^\s\"'`<>,;&|()\[\]{{}}\\]*)"
     r"|(?<![\w.-])(?P<claims>eyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)*)|(?P<putty>PuTTY-User-Key-File.*)"
@@ -316,13 +313,11 @@ def _closing(text: str, place: int, mark: str) -> Span:
     return found.span() if found else (len(text), len(text))
 
 
-_KNOWN: Final = r"""
-    python python3 torchrun accelerate deepspeed vllm sglang trtllm-bench trtllm-serve trtllm-build srun sbatch
-    mpirun mpiexec nsys ncu rocprofv3 docker podman kubectl apptainer singularity ssh env bash sh sudo timeout
+_KNOWN: Final = """python python3 torchrun accelerate deepspeed vllm sglang trtllm-bench trtllm-serve trtllm-build srun
+    sbatch mpirun mpiexec nsys ncu rocprofv3 docker podman kubectl apptainer singularity ssh env bash sh sudo timeout
     numactl taskset nice nohup time uv uvx ray gpuledger nvidia-smi run serve launch bench exec profile throughput
-    latency true false none null yes no auto on off default float32 float16 bfloat16 fp32 fp16 bf16 fp8 int8 int4
-    cuda nvtx osrt cudnn cublas nccl cpu gpu all info debug warning error
-"""
+    latency true false none null yes no auto on off default float32 float16 bfloat16 fp32 fp16 bf16 fp8 int8 int4 cuda
+    nvtx osrt cudnn cublas nccl cpu gpu all info debug warning error"""
 _NUMBER: Final = r"[+-]?\d{1,9}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,3})?(?:[num]?s|min|h|%|[kKMGTx]|[KMGT]i?B|B)?"
 _NUMBERS: Final = regex(rf"{_NUMBER}(?:[,x]{_NUMBER}){{0,63}}")
 _OPTION: Final = regex(r"-[A-Za-z]{1,2}|--[A-Za-z][\w.-]{0,60}|--")
@@ -351,7 +346,7 @@ def shareable_command(argv: Sequence[str]) -> list[str]:
 
 def shareable_value(name: str, value: str) -> str:
     """A value as others may see it, the name of a file in place of its path."""
-    own_name = PurePath(value).name
+    own_name = value.rstrip("/").rpartition("/")[2]
     is_file = _FILES.fullmatch(own_name) and without_secrets([own_name]) == [own_name]
     if looks_secret(name) or not (is_file or _NUMBERS.fullmatch(value) or own_name.lower() in _KNOWN.split()):
         return WITHHELD
