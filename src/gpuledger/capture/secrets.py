@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from operator import ne
 from typing import Final
 
 from gpuledger.regex import regex
@@ -48,10 +47,11 @@ _QUOTES: Final = "\\\"'` "
 _LEAD: Final = 200
 _REPEATED: Final = regex(r"(?=\S*\d)(?=\S*[A-Za-z])\S{12,}")  # no word of its own accord: withheld elsewhere, too
 _STRONG: Final = regex(
-    r"(?:^| )(?:\w*(?:secret|pass(?:wo?r[dt]|wd|phrase|code)|credential|apikey|authtoken)s?|\w*(?:ps?wd|psk|sess(?:ion)?id)"
-    r"|authorization|bearer|(?:set)?cookies?|kennwort|contrasena|senha|identified|(?:\w*(?:pw|jwts?|sas)|creds?|pat|t?otp"
-    r"|pin|mnemonic|requirepass|masterauth|(?:recovery|backup|verification|pass|pin|mfa|otp|access|auth|security|unlock"
-    r"|activation|reset) code)$|(?:api|access|private) key|auth config|(?:api|access|auth) token)(?: |$)"
+    r"(?:^| )(?:\w*(?:secret|pass(?:wo?r[dt]|wd|phrase|code)|credential|apikey|authtoken)s?|\w*(?:ps?wd|psk"
+    r"|sess(?:ion)?id)|authorization|bearer|(?:set)?cookies?|kennwort|contrasena|senha|identified|(?:\w*(?:pw|jwts?"
+    r"|sas)|creds?|pat|t?otp|pin|mnemonic|requirepass|masterauth|(?:recovery|backup|verification|pass|pin|mfa|otp"
+    r"|access|auth|security|unlock|activation|reset) code)$|(?:api|access|private) key|auth config|(?:api|access"
+    r"|auth) token)(?: |$)"
 )
 _WEAK: Final = regex(
     r"(?:^| )(?!(?:mon|don|tur|hoc|joc|whis|hot)keys?$|(?:by|com|encom|sur|tres)pass$)\w*?(?:key|token|pass|auth)s?$"
@@ -88,8 +88,7 @@ _USER: Final = regex(r"(?!\d+:\d+$|(?P<who>[\w-]+):(?P=who)$)[^\s:@/=]+:(?=[^\s/
 def looks_secret(name: str) -> bool:
     """Whether the name of a variable, option or key suggests a secret."""
     words = _words(name)
-    is_weak = _WEAK.search(words) and not _OTHERWISE.search(words)
-    return bool(is_weak or _STRONG.search(words))
+    return bool(_STRONG.search(words) or (_WEAK.search(words) and not _OTHERWISE.search(words)))
 
 
 def _words(name: str) -> str:
@@ -155,7 +154,7 @@ def _looks_drawn(text: str, min_changes: float = 0.4) -> bool:
     digits, capitals, small = map(kinds.count, range(3))
     is_path = "/" in text and max(map(len, text.split("/"))) < 16  # base 64 has a slash in 64 letters
     is_mixed = digits > 0 and min(capitals, small) > 2 and not is_path and len(text) - len(kinds) <= 0.12 * len(text)
-    changes, in_words = sum(map(ne, kinds, kinds[1:])), sum(map(len, re.findall("[a-z]{3,}", text)))
+    changes, in_words = sum(map(int.__ne__, kinds, kinds[1:])), sum(map(len, re.findall("[a-z]{3,}", text)))
     return (is_mixed or min_changes < 0.4) and changes >= min_changes * (len(kinds) - 1) and in_words <= 0.65 * small
 
 
@@ -215,7 +214,7 @@ def _has_value(text: str, mark: re.Match[str]) -> bool:
     return not _LOOKED_UP.search(value[0]) and (is_strong or re.search("[\"'`]", value[0]) is not None)
 
 
-_TAKES: Final = r"""
+_TAKES: Final = r"""b : --from-literal|--body|--value|--data|--string-value : secrets?|variable|put-parameter
 p|hp|P|upw|opw : 0 : mysql\w*|mariadb\S*|mycli|7z\w*|u?n?rar|sshpass|login|twine|mongo\w*|cqlsh|ncftp\w+|supabase|conan
 p : 0 : cypher-shell|xmpp|sendxmpp|rdesktop|crackmapexec|nxc|netexec|evil-winrm|poetry|rabbitmqadmin|psexec|useradd
 p|P|upw|opw : user_pw|owner_pw|input_pw : yt-dlp|youtube-dl|usermod|beeline|steghide|impala-shell|pdf\w+
@@ -225,13 +224,11 @@ k|K|P : -pass|-passin|-passout|passwd|encrypt(?:_string)? : swanlab|openssl|ipmi
 w|s|A|X|c|t : encrypt : ldap\w+|beeline|snmp\w+|doctl|flyctl|vercel|rancher|influx|codecov|anaconda|travis
 u|a|U|E|b : --(?:proxy-)?user|--auth|--(?:proxy-)?cert|--cookie : smbclient|rpcclient|smbget|lftp|curl|wget|https?|xhs?
 a|c|n|P : --auth|--user|-auth : zipcloak|bcp|bearer|gotty|ttyd|etcdctl|transmission-remote|jenkins-cli.jar
-b : --from-literal|--body|--value|--data|--string-value : secrets?|variable|put-parameter
 0 : password|http-basic|upwd|user[:-]password : mysqladmin|nmcli|composer|poetry|drush|wp
 0 : login|unwrap|unseal|authtoken|add-authtoken|put|write|patch : vault|bao|wandb|ngrok|cargo
 0 : create|user?|(?:config:)?set|add|\w+_(?:user|password) : modal|net|rabbitmqctl|filebrowser|mc|heroku|doppler
-0 : obscure|unlock|login|reset-admin-password|set : rclone|bw|grafana-cli|grafana|fly(?:ctl)?
 0 : [\w-]+ : htpasswd|mosquitto_passwd|wpa_passphrase|smbpasswd|sqlplus|sqlldr|expdp|impdp|rman|convertto-securestring
-"""
+0 : obscure|unlock|login|reset-admin-password|set : rclone|bw|grafana-cli|grafana|fly(?:ctl)?"""
 """Short options that take a secret; long ones, and what has only secrets behind it; the programs that these are of."""
 _COMMAND: Final = regex(r"""(?:[^;|&\n"'\\]|\\.|"(?:[^"\\]|\\.)*+"|'[^']*'|["'\\])*+""", re.S)
 
@@ -242,7 +239,7 @@ _TAKING: Final = (
 )
 _PROGRAMS: Final = [
     (regex(rf"(?<![\w.-])(?:(?<=\\)n)?(?i:{programs})(?![\w.-])"), regex(_TAKING % (short, short, long)))
-    for short, long, programs in (row.split(" : ") for row in _TAKES.strip().splitlines())
+    for short, long, programs in (row.split(" : ") for row in _TAKES.splitlines())
 ]
 
 
