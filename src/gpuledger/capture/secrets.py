@@ -216,7 +216,7 @@ def _has_value(text: str, mark: re.Match[str]) -> bool:
 
 _TAKES: Final = r"""b : --from-literal|--body|--value|--data|--string-value : secrets?|variable|put-parameter
 p|hp|P|upw|opw : 0 : mysql\w*|mariadb\S*|mycli|7z\w*|u?n?rar|sshpass|login|twine|mongo\w*|cqlsh|ncftp\w+|supabase|conan
-p : 0 : cypher-shell|xmpp|sendxmpp|rdesktop|crackmapexec|nxc|netexec|evil-winrm|poetry|rabbitmqadmin|psexec|useradd
+p : 0 : cypher-shell|xmpp|sendxmpp|rdesktop|crackmapexec|nxc|netexec|evil-winrm|poetry|rabbitmqadmin|psexec|user(?:add|s)
 p|P|upw|opw : user_pw|owner_pw|input_pw : yt-dlp|youtube-dl|usermod|beeline|steghide|impala-shell|pdf\w+
 P|N|xp : /p|-storepass|-keypass|-srcstorepass|-deststorepass : ssh-keygen|sendemail|signtool|xfreerdp|keytool|jarsigner
 a|P : --pass|auth|requirepass|masterauth : redis-\w+|valkey-cli|keydb-cli|zip|unzip|sqlcmd|tsql|mosquitto_[ps]ub
