@@ -82,7 +82,7 @@ _REFERENCE: Final = regex(
 _FILE: Final = regex(r"@?(?:~|\.{1,2})?/[\w./~-]*|[\w./~-]+\.(?:py|sh|json|ya?ml|toml|txt|pem|crt|key|cfg|ini|env)")
 _NOT_WEAK: Final = regex(r"(?i)(?:[\[(\s]*+-?\d{1,5}(?:\.\d*+)?(?![\d.])[\s,\])]*+)++|basic|bearer|https?://[^\s?#@]*")
 _USERS: Final = regex(r"(?i)[\w-]*(?:login|auth|user|userpwd|creds?|credentials?)")
-_USER: Final = regex(r"(?!\d+:\d+$|(?P<who>[\w-]+):(?P=who)$)[^\s:@/=]+:(?=[^\s/]).*", re.S)
+_USER: Final = regex(r"(?!\d+:\d+$|(?P<who>[\w-]+):(?P=who)$)[^\s:@/=]+:(?!//)\S.*", re.S)
 
 
 def looks_secret(name: str) -> bool:
@@ -159,16 +159,18 @@ def _looks_drawn(text: str, min_changes: float = 0.4) -> bool:
 
 
 _NAME: Final = regex(
-    r"""(?<![\w.-])(?P<element>(?<=<))?(?P<dash>--?)?(?P<name>\w[\w.-]*+)"""
+    r"""(?:(?<![\w.-])|(?<=\\n))(?P<element>(?<=<))?(?P<dash>--?)?(?P<name>\w[\w.-]*+)"""
     r"""(?:(?P<close>(?:[\\"'`]*["'`])?+)(?:(?P<call>(?=\())|(?P<tag>(?(element)(?=(?:\s[^<>]*+)?>)|(?!)))"""
-    r"""|(?P<sign>\x1f=\x1f|\s*+(?:\]\s*=(?!=)|=>|%3[AaDd]|(?:\|\||[:?+])?=(?!=)|:(?![:=/]))"""
-    r"""(?:\s*+(?=\\*["'`\[{(])|[ \t]*+))|(?P<blank>(?:\\*\s|\\+n)++(?=[^\s-])))"""
+    r"""|(?P<sign>\x1f=\x1f|(?:\\*\s)*+(?:[\]}]\s*=(?!=)|=>|%3[AaDd]|(?:\|\||[:?+])?=(?!=)|:(?![:=/]))"""
+    r"""(?:(?:\\*\s)*+(?=\\*["'`\[{(])|[ \t]*+))|(?P<blank>(?:\\*\s|\\+n)++(?=[^\s-])))"""
     r"""|[\\"'`]{1,16}(?P<comma>\s*,\s*)(?=[\\"'`]+(?![\w.-]{0,80}[\\"'`]+\s*:)))"""
 )
 """A name and what its value follows: `name=`, `"name": `, `--name `, `("name", "...`, `<name>`, `name(`."""
 _SET: Final = regex(r"(?i)[\s\"'](?:set|config|setenv|setx|put|env|arg|proxy_set_header|modify|set-item)\s[^;|&\n]*$")
 _DRAWN: Final = r"""[\\"'`]*(?=[^\s\d]*\d)(?=\S*[A-Za-z])[\w+/=.~-]{16,}(?![^\s"'`\\])"""
-_FOLLOWS: Final = regex(rf"""(?P<drawn>{_DRAWN})|\\*["']|(?i:by|with)\s|\W{{0,9}}\w+[^\s=:]*?[\d_@#!%^*-]|\S+\s*$""")
+_FOLLOWS: Final = regex(
+    rf"""(?P<drawn>{_DRAWN})|\\*["']|(?i:by|with)[\s\\]|\W{{0,9}}\w+[^\s=:]*?[\d_@#!%^*-]|\S+\s*$"""
+)
 _MORE: Final = regex(rf"(?:\s+{_DRAWN}[\"'`]*)*")
 _PAIR: Final = regex(r"""(?i)(?:name|key|variable|property|id|kind)\\*["']?\s*[:=>]\s*[\\"']*([\w.:/-]+)""")
 _VALUE: Final = regex(r"(?i)(?:parameter|default|env|header|var)?_?(?:value|val|string)|data|stringdata")
@@ -216,8 +218,8 @@ def _has_value(text: str, mark: re.Match[str]) -> bool:
 
 _TAKES: Final = r"""b : --from-literal|--body|--value|--data|--string-value : secrets?|variable|put-parameter
 p|hp|P|upw|opw : 0 : mysql\w*|mariadb\S*|mycli|7z\w*|u?n?rar|sshpass|login|twine|mongo\w*|cqlsh|ncftp\w+|supabase|conan
-p : 0 : cypher-shell|xmpp|sendxmpp|rdesktop|crackmapexec|nxc|netexec|evil-winrm|poetry|rabbitmqadmin|psexec|user(?:add|s)
-p|P|upw|opw : user_pw|owner_pw|input_pw : yt-dlp|youtube-dl|usermod|beeline|steghide|impala-shell|pdf\w+
+p : 0 : cypher-shell|xmpp|sendxmpp|rdesktop|crackmapexec|nxc|netexec|evil-winrm|poetry|rabbitmqadmin|psexec|useradd
+p|P|upw|opw : user_pw|owner_pw|input_pw : yt-dlp|youtube-dl|user(?:mod|s)|beeline|steghide|impala-shell|pdf\w+
 P|N|xp : /p|-storepass|-keypass|-srcstorepass|-deststorepass : ssh-keygen|sendemail|signtool|xfreerdp|keytool|jarsigner
 a|P : --pass|auth|requirepass|masterauth : redis-\w+|valkey-cli|keydb-cli|zip|unzip|sqlcmd|tsql|mosquitto_[ps]ub
 k|K|P : -pass|-passin|-passout|passwd|encrypt(?:_string)? : swanlab|openssl|ipmitool|nuget|choco|ss-local|ansible-vault
@@ -231,10 +233,8 @@ a|c|n|P : --auth|--user|-auth : zipcloak|bcp|bearer|gotty|ttyd|etcdctl|transmiss
 0 : obscure|unlock|login|reset-admin-password|set : rclone|bw|grafana-cli|grafana|fly(?:ctl)?"""
 """Short options that take a secret; long ones, and what has only secrets behind it; the programs that these are of."""
 _COMMAND: Final = regex(r"""(?:[^;|&\n"'\\]|\\.|"(?:[^"\\]|\\.)*+"|'[^']*'|["'\\])*+""", re.S)
-
-
 _TAKING: Final = (
-    r"""(?<![\w-])(?:-(?:%s)|-[A-Za-z]+(?:%s)(?=[\s"'`])|(?P<long>(?i:%s)(?=[\s=:.,"'`])))"""
+    r"""(?<![\w-])(?:-(?:%s)|-[A-Za-z]+(?:%s)(?=[\s\\"'`])|(?P<long>(?i:%s)(?=[\s=:.,\\"'`])))"""
     r"""(?:[=:]|[\\"'`]*,\s*|[\\"'`]*\s[\s\\]*(?!-)|)"""
 )
 _PROGRAMS: Final = [
@@ -262,7 +262,7 @@ def _after_programs(text: str) -> Iterator[Span]:
 
 
 _FED: Final = regex(
-    r"""\b(?:echo|printf)\s+(?P<echoed>(?:[^|>\n"']|"(?:[^"\\]|\\.)*+"|'[^']*+'|["'])*+)|<<<\s*(?P<given>[^\n]*)"""
+    r"""\b(?:echo|printf)[\s\\]+(?P<echoed>(?:[^|>\n"']|"(?:[^"\\]|\\.)*+"|'[^']*+'|["'])*+)|<<<\s*(?P<given>[^\n]*)"""
     r"""|<<-?[ \t]*[\\"']*\w+[^\n]*\n(?P<here>[^\x1f]*)"""
 )
 _READS_SECRET: Final = regex(r"-stdin|-fd\b|with-token|secret|chpasswd|passwd|kinit|cryptsetup|login|sudo\s+-S")
@@ -306,8 +306,9 @@ def _closing(text: str, place: int, mark: str) -> Span:
     if mark in ('""', "''"):
         return place, place
     both = {mark, mark if "\\" in mark else mark[::-1]}
-    found = re.compile(rf"(?<!\\)(?:{'|'.join(map(re.escape, both))})").search(text, place)
-    return found.span() if found else (len(text), len(text))
+    skipped = r"""'"'"'|'\\+''|"'"'"|""" if len(mark) == 1 else ""  # a quote within quotes of the same kind
+    ends = re.compile(rf"{skipped}(?P<end>(?<!\\)(?:{'|'.join(map(re.escape, both))}))").finditer(text, place)
+    return next((match.span("end") for match in ends if match["end"]), (len(text), len(text)))
 
 
 _KNOWN: Final = """python python3 torchrun accelerate deepspeed vllm sglang trtllm-bench trtllm-serve trtllm-build srun
