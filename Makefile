@@ -1,5 +1,8 @@
 # make demo    from a fresh clone to a result: makes .venv, installs, opens a bundled capture
 # make test    the same, then lint, types and all tests, side by side; `make suite`, `lint`, `types`: one of them
+# make check-repo    checks of the repository itself: its docs, rules, benchmarks and release
+# make budget    how large the repository is; fails where a number rose. LOWER=1 stores what fell, RAISE=1 all of it
+# make check-chinese    has every sentence, question and page its Chinese? a release asks, `make test` does not
 # make docs    writes the generated pages again
 # make messages    puts sentences that are new into the Chinese catalogue, to be translated there, and takes out those that are gone
 # make bench    us against other programs, on 1 M and 5 M kernels: takes long
@@ -26,7 +29,7 @@ WORKLOAD_TESTS := tests/workloads tests/capture/test_capture_torch.py tests/runb
 # the tests start hundreds of interpreters: none of them compiles again what another has compiled, whatever is set here
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint types suite alone torture audit wheels release lock site test-thorough test-workloads docs messages bench bench-diagnosis bench-quick clean
+.PHONY: demo test lint types suite alone check-repo budget check-chinese torture audit wheels release lock site test-thorough test-workloads docs messages bench bench-diagnosis bench-quick clean
 
 demo: $(VENV)/installed $(DEMO)
 	@echo
@@ -48,15 +51,24 @@ types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 suite: $(VENV)/installed-dev
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist=worksteal --cache-clear || $(MAKE) --no-print-directory alone
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist=worksteal --cache-clear --ignore=tests/project --ignore=tests/chinese || $(MAKE) --no-print-directory alone
 
 # What failed, without the others beside it: a test that passes now is a bug of the test, which its first failure above
 # shows, and stops nobody. Three workers on two cores, as some tests wait; more threads only spin.
 alone:
 	$(BIN)/pytest --last-failed --last-failed-no-failures=none
 
+check-repo: $(VENV)/installed-dev
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist=worksteal --cache-clear tests/project || $(MAKE) --no-print-directory alone
+
+check-chinese: $(VENV)/installed-dev
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist=worksteal tests/chinese
+
+budget: $(VENV)/installed-dev
+	$(BIN)/python release/budget.py $(if $(RAISE),--raise) $(if $(LOWER),--lower)
+
 test-thorough: $(VENV)/installed-dev
-	OPENBLAS_NUM_THREADS=1 HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n 3 --dist=worksteal --timeout=3600
+	OPENBLAS_NUM_THREADS=1 HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n 3 --dist=worksteal --timeout=3600 --ignore=tests/chinese
 
 test-workloads: $(VENV)/installed-dev
 	$(BIN)/pip install $(QUIET) safetensors torch==2.13.0
@@ -79,6 +91,7 @@ wheels: build/tools/installed
 release: $(VENV)/installed-dev
 	$(MAKE) --no-print-directory audit AUDIT=
 	$(BIN)/python release/figures.py --measure
+	$(MAKE) --no-print-directory check-chinese
 	rm -rf dist
 	$(MAKE) --no-print-directory wheels
 	$(PYTHON) -m venv --clear build/bare

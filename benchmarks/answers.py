@@ -27,7 +27,7 @@ from pathlib import Path
 from support.command import ROOT, gpuledger
 
 PROFILE_VERBS = (
-    *("report", "info", "stats", "gaps", "steps", "launches", "memory", "ranges", "phases", "critical"),
+    *("report", "info", "stats", "gaps", "steps", "launches", "memory", "ranges", "critical"),
     *("overlap", "ops", "whatif", "kernels", "ncu-plan"),
 )
 FORMATS = ("text", "csv", "json")

@@ -1,37 +1,45 @@
-"""How well the tests guard definitions: each of `mutations.yaml` is changed in the source, and the tests must fail.
+"""How well the tests guard the source: it is changed in one place, and the tests of that room must fail.
 
-    python benchmarks/mutate.py                  every mutation with its own tests
-    python benchmarks/mutate.py --only ID,ID     some of them
-    python benchmarks/mutate.py --tests A,B      with other tests than its own, to be sure of a survivor
-    python benchmarks/mutate.py --list           what there is, and where in the source it is
+    python benchmarks/mutate.py --count=20 --seed=1     places drawn at random
+    python benchmarks/mutate.py --rooms=ledger,replay   in these rooms
+    python benchmarks/mutate.py --written               the definitions of mutations.yaml instead, with their own tests
+    python benchmarks/mutate.py --only=ID,ID            some of those
+    python benchmarks/mutate.py --tests=A,B             with these tests, to be sure of a survivor
+    python benchmarks/mutate.py --list                  what would be changed; no test runs
 
-A mutation is found by its text alone, wherever that stands in src/gpuledger. The source is restored after each one,
-whatever happens in between.
+Tests of a room are those in its folder under tests, or where there is none, those that import from it; those that
+mention the changed module come first. All runs in a worktree of the last commit, which goes at the end. A survivor is
+a gap in the tests, or a change that means nothing; of `<` for `<=` and the like that is often so, and they are counted
+apart.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Final, NoReturn
 
 import click
 import msgspec
 import yaml
+from harness.mutations import drawn
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-SOURCE: Final = ROOT / "src" / "gpuledger"
+SOURCE: Final = Path("src", "gpuledger")
 MUTATIONS: Final = ROOT / "benchmarks" / "mutations.yaml"
+ROOMS: Final = "ledger,findings,analyse,attribution,replay,trace"
 
 LONGEST_S: Final = 300
 """Tests that take longer are caught in an endless loop, or in what would be one."""
@@ -39,7 +47,8 @@ LONGEST_S: Final = 300
 _PASSED: Final = 0
 _NOT_RUN: Final = (4, 5)
 """What pytest returns when it is called wrongly, and when there is no test."""
-_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (.+)$", re.MULTILINE)
+"""As tests/conftest.py says at once."""
 
 
 class Outcome(StrEnum):
@@ -47,14 +56,16 @@ class Outcome(StrEnum):
 
     CAUGHT = "caught"
     SURVIVED = "SURVIVED"
+    BOUNDARY = "boundary survived"
+    """It may mean nothing: the two sides may never be equal."""
     NOT_FOUND = "not found"
     """Its text is not in the source, or not exactly once."""
     NOT_RUN = "not run"
-    """Pytest found no tests."""
+    """Pytest found no tests, or those that fail do so without the mutation."""
 
 
-class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One definition, changed."""
+class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One definition of mutations.yaml, changed; it is found by its text alone, wherever that stands in the source."""
 
     id: str
     room: str
@@ -68,137 +79,202 @@ class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Folders and files that should notice, the quickest first: they are run one after the other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Mutation(msgspec.Struct, frozen=True):
+    """A file as it is to be, and the tests that should notice: groups of folders and files, one after the other."""
+
+    id: str
+    room: str
+    path: Path | None
+    """Relative to the root; None where the text of a written mutation is not in the source."""
+    text: str
+    diff: str
+    tests: list[list[str]]
+    is_boundary: bool = False
+
+
+class Result(msgspec.Struct, frozen=True):
     """What became of one mutation, and how."""
 
     id: str
     room: str
     outcome: Outcome
-    file: str
+    diff: str
     by: str
     """The test that failed first; how it ended where none did."""
     seconds: float
 
 
-def mutations(path: Path = MUTATIONS) -> list[Mutation]:
-    """All there are; no two have one id."""
-    found = msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), list[Mutation])
-    twice = [each for each, count in Counter(mutation.id for mutation in found).items() if count > 1]
-    if twice:
-        raise click.ClickException(f"ids that are there twice: {', '.join(twice)}")
+def written(only: Sequence[str]) -> list[Mutation]:
+    """The mutations of mutations.yaml, or some of them; no two have one id."""
+    known = msgspec.convert(yaml.safe_load(MUTATIONS.read_text(encoding="utf-8")), list[Written])
+    twice = [each for each, count in Counter(mutation.id for mutation in known).items() if count > 1]
+    if wrong := twice or sorted({*only} - {mutation.id for mutation in known}):
+        raise click.ClickException(f"ids that are there twice, or not at all: {', '.join(wrong)}")
+    sources = {path.relative_to(ROOT): path.read_text(encoding="utf-8") for path in (ROOT / SOURCE).rglob("*.py")}
+    found = []
+    for mutation in known if not only else [mutation for mutation in known if mutation.id in only]:
+        holding = [path for path, text in sources.items() for _ in range(text.count(mutation.old))]
+        path = holding[0] if len(holding) == 1 else None
+        text = sources[path].replace(mutation.old, mutation.new) if path else ""
+        diff = f"- {mutation.old}\n+ {mutation.new}"
+        found.append(Mutation(mutation.id, mutation.room, path, text, diff, [[each] for each in mutation.tests]))
     return found
 
 
-def place(mutation: Mutation) -> Path | None:
-    """The file that holds the old text, where it is there exactly once."""
-    counts = {path: path.read_text(encoding="utf-8").count(mutation.old) for path in sorted(SOURCE.rglob("*.py"))}
-    holding = [path for path, count in counts.items() if count]
-    return holding[0] if sum(counts.values()) == 1 else None
+def at_random(rooms: Sequence[str], count: int, seed: int) -> list[Mutation]:
+    """Mutations drawn from the source of these rooms."""
+    files = [path for room in rooms for path in (ROOT / SOURCE / room).rglob("*.py")]
+    found = []
+    for change in drawn(files, count, seed):
+        path = change.path.relative_to(ROOT)
+        room = path.relative_to(SOURCE).parts[0]
+        diff = f"- {change.before.strip()}\n+ {change.after.strip()}"
+        name = f"{path.relative_to(SOURCE)}:{change.line}"
+        tests = tests_of(".".join(path.relative_to("src").with_suffix("").parts), room)
+        found.append(Mutation(f"{name} {change.kind}", room, path, change.text, diff, tests, change.is_boundary))
+    return found
+
+
+@cache
+def tests_of(module: str, room: str) -> list[list[str]]:
+    """The files of tests of a room: those that mention the module, then the others."""
+    folder = ROOT / "tests" / room
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("test_*.py"))}
+    near = [path for path in texts if path.is_relative_to(folder)] or [
+        path for path, text in texts.items() if f"gpuledger.{room}" in text and "project" not in path.parts
+    ]
+    naming = [path for path in near if module in texts[path]]
+    groups = (naming, [path for path in near if path not in naming])
+    return [[str(path.relative_to(ROOT)) for path in group] for group in groups if group]
 
 
 @contextmanager
-def mutated(path: Path, mutation: Mutation) -> Iterator[None]:
-    """The source with the mutation, restored at the end."""
-    before = path.read_bytes()
-    changed = before.decode().replace(mutation.old, mutation.new)
-    compile(changed, path, "exec")  # what is no Python would be caught by any test
-    try:
-        path.write_bytes(changed.encode())
-        yield
-    finally:
-        path.write_bytes(before)
+def worktree() -> Iterator[Path]:
+    """The last commit in a folder of its own, with the compiled parts that are here."""
+    _refuse_changes()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary, "tree")
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", folder], cwd=ROOT, check=True)
+        try:
+            for compiled in (ROOT / SOURCE).rglob("*.so"):
+                shutil.copy(compiled, folder / compiled.relative_to(ROOT))
+            yield folder
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", folder], cwd=ROOT, check=True)
 
 
-def tried(mutation: Mutation, tests: Sequence[str]) -> Result:
-    """Mutate, run the tests, restore."""
-    path = place(mutation)
-    if path is None:
-        return Result(mutation.id, mutation.room, Outcome.NOT_FOUND, "", "", 0.0)
-    began = time.monotonic()
-    with mutated(path, mutation):
-        outcome, by = _tested(tests)
-    seconds = round(time.monotonic() - began, 1)
-    return Result(mutation.id, mutation.room, outcome, str(path.relative_to(ROOT)), by, seconds)
+def tried(mutation: Mutation, tests: Sequence[Sequence[str]], tree: Path) -> Result:
+    """Mutate, run the tests, restore; a test that fails without the mutation, too, says nothing."""
+    began, by = time.monotonic(), ""
+    if mutation.path is None:
+        outcome = Outcome.NOT_FOUND
+    else:
+        before = (tree / mutation.path).read_bytes()
+        (tree / mutation.path).write_text(mutation.text, encoding="utf-8")
+        try:
+            outcome, by = _tested(tests, tree)
+        finally:
+            (tree / mutation.path).write_bytes(before)
+        if outcome is Outcome.SURVIVED and mutation.is_boundary:
+            outcome = Outcome.BOUNDARY
+        if outcome is Outcome.CAUGHT and "::" in by and not _passes(by, tree):
+            outcome = Outcome.NOT_RUN
+    return Result(mutation.id, mutation.room, outcome, mutation.diff, by, round(time.monotonic() - began, 1))
 
 
-def _tested(tests: Sequence[str]) -> tuple[Outcome, str]:
-    """What the tests say of the source as it is now: one folder or file after the other, until one fails."""
+@cache
+def _passes(test: str, tree: Path) -> bool:
+    return _tested([[test]], tree)[0] is Outcome.SURVIVED
+
+
+def _tested(tests: Sequence[Sequence[str]], tree: Path) -> tuple[Outcome, str]:
+    """What the tests say of the source as it is now: one group after the other, until one fails."""
     ends_s = time.monotonic() + LONGEST_S
-    for each in tests:
-        outcome, by = _tested_by(each, ends_s - time.monotonic())
+    for group in tests:
+        outcome, by = _tested_by(group, tree, ends_s - time.monotonic())
         if outcome is not Outcome.SURVIVED:
             return outcome, by
     return Outcome.SURVIVED, ""
 
 
-def _tested_by(tests: str, longest_s: float) -> tuple[Outcome, str]:
-    paths = os.pathsep.join(str(ROOT / folder) for folder in ("src", "tests"))
-    environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", tests]
+def _tested_by(tests: Sequence[str], tree: Path, longest_s: float) -> tuple[Outcome, str]:
+    paths = os.pathsep.join(str(tree / folder) for folder in ("src", "tests"))
+    environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-n", "2", "-p", "no:cacheprovider", *tests]
+    ran = subprocess.Popen(
+        command, cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    )
     try:
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=longest_s, check=False
-        )
+        said = ran.communicate(timeout=longest_s)[0].decode(errors="replace")
     except subprocess.TimeoutExpired:
         return Outcome.CAUGHT, f"after {LONGEST_S} s"
-    if done.returncode == _PASSED:
+    finally:
+        if ran.poll() is None:  # with its workers
+            os.killpg(ran.pid, signal.SIGKILL)
+            ran.wait()
+    if ran.returncode == _PASSED:
         return Outcome.SURVIVED, ""
-    if done.returncode in _NOT_RUN:
-        return Outcome.NOT_RUN, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ""
-    failed = _FAILED.search(done.stdout)
-    return Outcome.CAUGHT, failed[1] if failed else f"pytest returned {done.returncode}"
+    if ran.returncode in _NOT_RUN:
+        return Outcome.NOT_RUN, (said.strip().splitlines() or [""])[-1]
+    failed = _FAILED.search(said)
+    return Outcome.CAUGHT, failed[1] if failed else f"pytest returned {ran.returncode}"
 
 
 def _refuse_changes() -> None:
-    """What is changed in the source would be taken for the definition, and could be lost."""
-    command = ["git", "status", "--porcelain", "--", "src"]
+    """They would not be in the worktree."""
+    command = ["git", "status", "--porcelain", "--", "src", "tests"]
     changes = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     if changes:
-        raise click.ClickException(f"there are changes under src; commit or stash them first:\n{changes.rstrip()}")
+        raise click.ClickException(f"there are changes under src or tests; commit them first:\n{changes.rstrip()}")
 
 
 def _end(number: int, _frame: object) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _chosen(known: list[Mutation], only: str) -> list[Mutation]:
-    wanted = [each.strip() for each in only.split(",") if each.strip()]
-    unknown = set(wanted) - {mutation.id for mutation in known}
-    if unknown:
-        raise click.ClickException(f"no such mutation: {', '.join(sorted(unknown))}")
-    return [mutation for mutation in known if not wanted or mutation.id in wanted]
-
-
 def _summary(results: Sequence[Result]) -> Iterator[str]:
-    """How many of each outcome, by room and in all."""
+    """How many of each outcome, by room and in all, and the share that was caught; then each survivor."""
     for room in (*dict.fromkeys(result.room for result in results), "all"):
         outcomes = Counter(result.outcome for result in results if room in (result.room, "all"))
-        yield f"{room:9} " + ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in Outcome if outcomes[outcome])
+        ran = sum(outcomes[each] for each in (Outcome.CAUGHT, Outcome.SURVIVED, Outcome.BOUNDARY))
+        share = f"{outcomes[Outcome.CAUGHT] / ran:.0%} caught: " if ran else ""
+        counts = ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in Outcome if outcomes[outcome])
+        yield f"{room:11} {share}{counts}"
+    for result in results:
+        if result.outcome in (Outcome.SURVIVED, Outcome.BOUNDARY):
+            yield f"\n{result.outcome}: {result.id}\n{result.diff}"
+
+
+def _words(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 @click.command(help=__doc__)
-@click.option("--only", default="", help="Ids of the mutations to try, with commas between them.")
+@click.option("--count", default=20, help="How many places to draw.")
+@click.option("--seed", default=1, help="The same seed draws the same places of the same source.")
+@click.option("--rooms", default=ROOMS, show_default=True, help="Folders of src/gpuledger to draw from.")
+@click.option("--written", "is_written", is_flag=True, help="Try the mutations of mutations.yaml.")
+@click.option("--only", default="", help="Ids of written mutations to try, with commas between them.")
 @click.option("--tests", default="", help="Folders and files to run instead of each mutation's own.")
-@click.option("--list", "list_only", is_flag=True, help="Say what there is; try nothing.")
+@click.option("--list", "list_only", is_flag=True, help="Say what would be changed; run nothing.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the results into this file.")
-def main(only: str, tests: str, list_only: bool, json_path: Path | None) -> None:
+def main(
+    count: int, seed: int, rooms: str, is_written: bool, only: str, tests: str, list_only: bool, json_path: Path | None
+) -> None:
     """Try the mutations and say which of them no test notices."""
-    chosen = _chosen(mutations(), only)
+    chosen = written(_words(only)) if is_written or only else at_random(_words(rooms), count, seed)
     if list_only:
         for mutation in chosen:
-            path = place(mutation)
-            where = Outcome.NOT_FOUND if path is None else path.relative_to(SOURCE)
-            click.echo(f"{mutation.id:28} {mutation.room:9} {where}: {mutation.what}")
+            click.echo(f"{mutation.id}: {mutation.path or Outcome.NOT_FOUND}\n{mutation.diff}")
         return
-    _refuse_changes()
-    signal.signal(signal.SIGTERM, _end)  # as Ctrl-C does, so that the source is restored
+    signal.signal(signal.SIGTERM, _end)  # as Ctrl-C does, so that the worktree goes
     results: list[Result] = []
-    for mutation in chosen:
-        results.append(result := tried(mutation, tests.split(",") if tests else mutation.tests))
-        click.echo(f"{result.outcome:9} {result.id:28} {result.seconds:6.1f} s  {result.by}")
-        if json_path is not None:  # after each: what was measured is not lost with what comes later
-            json_path.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
+    with worktree() as tree:
+        for mutation in chosen:
+            results.append(result := tried(mutation, [_words(tests)] if tests else mutation.tests, tree))
+            click.echo(f"{result.outcome:17} {result.id:40} {result.seconds:6.1f} s  {result.by}")
+            if json_path is not None:  # after each: what was measured is not lost with what comes later
+                json_path.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
     for line in _summary(results):
         click.echo(line)
     sys.exit(any(result.outcome is not Outcome.CAUGHT for result in results))

@@ -14,12 +14,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from harness import nsys_ai_answers, peers
 
-from gpuledger.diagnosis.cases import DiagnosisBenchmark, MeasuredSaving, answers_at, diagnosis_benchmark
+from gpuledger.diagnosis.cases import DiagnosisBenchmark, answers_at, diagnosis_benchmark
 from gpuledger.diagnosis.score import ScoreTally, ToolScore, tool_score
 
 HERE = Path(__file__).parent
@@ -83,59 +84,26 @@ def tally_cells(total: ScoreTally) -> tuple[str, ...]:
 
 TALLY = ("named first", "in first 3", "right area", "saving within 25 %", "median error", "false claims")
 
+FIRST_WITHIN_CLAIMED = itemgetter(0, 3, 5)
+
 
 def docs_part(benchmark: DiagnosisBenchmark, found: Sequence[ToolScore]) -> str:
-    """The tables of the page: tools, groups, and every case."""
-    tools = table(("tool", *TALLY), [(score.name, *tally_cells(score.total)) for score in found], 1)
-    groups = table(
-        ("group", "our rules", "tool", *TALLY),
-        [
-            (group.id, group.seen, score.tool, *tally_cells(score.of_group(group.id)))
-            for group in benchmark.groups
-            for score in found
-        ],
-        3,
-    )
+    """The tables of the page: tools, and groups of programs."""
+    groups = [
+        (
+            group.id,
+            group.seen,
+            *(", ".join(FIRST_WITHIN_CLAIMED(tally_cells(score.of_group(group.id)))) for score in found),
+        )
+        for group in benchmark.groups
+    ]
     return "\n\n".join(
         (
-            tools,
-            "By group; *our rules* says what the rules of gpuledger had to do with it:",
-            groups,
-            f"On the {len(benchmark.unseen)} programs that no rule of gpuledger was made on, alone "
-            f"({', '.join(benchmark.unseen)}):",
-            table(
-                ("tool", *TALLY), [(score.name, *tally_cells(score.of_cases(benchmark.unseen))) for score in found], 1
-            ),
-            "What each tool names first, and what gpuledger says it saves; **bold** is right:",
-            table(("case", "accepted", "measured", *(score.tool for score in found), "said"), case_rows(found), 2),
-            "Controls, with what must not be claimed; **bold** is a false claim:",
-            table(("case", "must not be claimed", *(score.tool for score in found)), control_rows(found), 2),
+            table(("tool", *TALLY), [(score.name, *tally_cells(score.total)) for score in found], 1),
+            "By group: named first, savings within 25 %, false claims. *Our rules*: whether they were made on it.",
+            table(("group", "our rules", *(score.tool for score in found)), groups, 2),
         )
     )
-
-
-def case_rows(found: Sequence[ToolScore]) -> list[tuple[str, ...]]:
-    """The programs with a fault."""
-    rows = []
-    for each in zip(*(score.cases for score in found), strict=True):
-        if not each[0].case.faults:
-            continue
-        measured = f"{each[0].measured.percent:.1f} %" if isinstance(each[0].measured, MeasuredSaving) else "–"
-        said = "–" if each[0].said_percent is None else f"{each[0].said_percent:.1f} %"
-        named = [f"**{one.first}**" if one.place == 1 else one.first or "–" for one in each]
-        rows.append((each[0].case.id, ", ".join(each[0].case.accepted), measured, *named, said))
-    return rows
-
-
-def control_rows(found: Sequence[ToolScore]) -> list[tuple[str, ...]]:
-    """Those without."""
-    rows = []
-    for each in zip(*(score.cases for score in found), strict=True):
-        if each[0].case.faults:
-            continue
-        claimed = [f"**{', '.join(one.false_claims)}**" if one.false_claims else one.first or "–" for one in each]
-        rows.append((each[0].case.id, ", ".join(each[0].case.never) or "anything", *claimed))
-    return rows
 
 
 def summary(benchmark: DiagnosisBenchmark, found: Sequence[ToolScore]) -> str:

@@ -13,10 +13,12 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from msgspec.structs import replace
 
 from gpuledger import build_report, open_trace
 from gpuledger.findings.finding import Finding

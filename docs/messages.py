@@ -1,8 +1,8 @@
 """Keep the catalogues of `src/gpuledger/messages` to what the package says. `make messages` runs it.
 
-Templates of `say` that a catalogue lacks come in, without a translation; those that nothing says any more go, and are
-printed with theirs, which a reworded sentence may still want. A test fails when a catalogue is not what this would
-write.
+Templates of `say`, and questions of `gpuledger help`, that a catalogue lacks come in, without a translation; those that
+nothing says any more go, and are printed with theirs, which a reworded sentence may still want. `make check-chinese`,
+before a release, fails where a catalogue is not what this would write, or lacks a translation.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from gpuledger.cli.help import asked_questions
 from gpuledger.messages import parse_catalogue
 from gpuledger.read.request import NOTES
 
@@ -66,6 +67,12 @@ def template(call: ast.Call) -> str | None:
     return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
 
 
+def templates() -> set[str]:
+    """Everything that is to be translated."""
+    said = {english for _, call in calls_of_say() if (english := template(call)) is not None}
+    return said | {question for question, _ in asked_questions()}
+
+
 def catalogue_text(templates: Iterable[str], translations: Mapping[str, str]) -> str:
     """The text of a .po file: sorted, a line per string."""
     header = "".join(f"{name}: {value}\n" for name, value in HEADER.items())
@@ -80,10 +87,10 @@ def _quoted(text: str) -> str:
 
 
 if __name__ == "__main__":
-    templates = {english for _, call in calls_of_say() if (english := template(call)) is not None}
+    wanted = templates()
     translations = parse_catalogue(CATALOGUE.read_text(encoding="utf-8"))
-    CATALOGUE.write_text(catalogue_text(templates, translations), encoding="utf-8")
-    for english in sorted(translations.keys() - templates):
+    CATALOGUE.write_text(catalogue_text(wanted, translations), encoding="utf-8")
+    for english in sorted(translations.keys() - wanted):
         sys.stdout.write(f"gone: {english}\n      {translations[english]}\n")
-    for english in sorted(templates - translations.keys()):
+    for english in sorted(wanted - translations.keys()):
         sys.stdout.write(f"to translate: {english}\n")

@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.measured import KernelReport
+from support.case_runner import CaseFile
 from support.command import CAPTURES, ROOT
 from support.ncu_answers import asked_once
 from support.page_browser import Browser, chromium
@@ -28,6 +29,12 @@ settings.register_profile("thorough", deadline=None, max_examples=THOROUGH_EXAMP
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 
 
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CaseFile | None:
+    """Cases in Markdown: `pytest tests/cases/idle.md -k sync`."""
+    is_case = file_path.suffix == ".md" and file_path.parent.name == "cases"
+    return CaseFile.from_parent(parent, path=file_path) if is_case else None
+
+
 def pytest_collection_finish() -> None:
     """What was imported and collected stays until the end, so the garbage collector need not look through it again.
 
@@ -36,6 +43,14 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """Names a failed test when it fails, in place of an F; with several workers, too."""
+    if not report.failed:
+        return None
+    outcome = "FAILED" if report.when == "call" else "ERROR"
+    return outcome.lower(), f"\n{outcome} {report.nodeid}\n", outcome
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -87,6 +102,21 @@ def layer_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ncu") / "layer.ncu-rep"
     path.write_bytes(lzma.decompress((ROOT / "captures" / "ncu" / "layer.ncu-rep.xz").read_bytes()))
     return path
+
+
+@pytest.fixture(scope="session")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A timeline, and the reports of the two runs of ncu that `ncu-plan` asked for: all in one folder."""
+    folder = tmp_path_factory.mktemp("planned")
+    for name in ("planned.sqlite", "planned-1.ncu-rep", "planned-2.ncu-rep"):
+        (folder / name).write_bytes(lzma.decompress((ROOT / "captures" / "ncu" / f"{name}.xz").read_bytes()))
+    return folder
+
+
+@pytest.fixture
+def as_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For pages of the docs: they show a release, and this is none."""
+    monkeypatch.setattr("gpuledger.version.installed_version", lambda _: "0.1.0")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -51,11 +52,47 @@ def text_table(rows: list[Row]) -> str:
     )
 
 
-def markdown_table(rows: list[Row]) -> str:
-    """The same for a page."""
-    rule = ["---" if at in _LEFT else "--:" for at in range(len(HEAD))]
-    named = _once_named([cells(row) for row in rows])
-    return "\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in (HEAD, rule, *named))
+def markdown_tables(rows: list[Row]) -> str:
+    """Seconds by size for a page, with the ratio to ours; tasks of the same sizes share a table."""
+    by_program: dict[tuple[str, str], list[Row]] = {}
+    sizes_of: dict[str, list[int]] = {}
+    for row in rows:
+        task = f"{row.contest.name}: {row.contest.task}" if row.contest.size else row.contest.task
+        by_program.setdefault((task, row.program), []).append(row)
+        sizes = sizes_of.setdefault(task, [])
+        if row.contest.size not in sizes:
+            sizes.append(row.contest.size)
+    tables = []
+    for sizes in dict.fromkeys(tuple(sizes) for sizes in sizes_of.values()):
+        head = ("task", "program", *(count(size) if size else "seconds" for size in sizes), "own / file", "same answer")
+        rule = ["---", "---", *("--:" for _ in sizes), "--:", "---"]
+        lines = [
+            (task, program, *_cells_by_size(found, sizes))
+            for (task, program), found in by_program.items()
+            if tuple(sizes_of[task]) == sizes
+        ]
+        table = (head, rule, *_once_named(lines))
+        tables.append("\n".join(f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in table))
+    return "\n\n".join(tables)
+
+
+def _cells_by_size(rows: list[Row], sizes: Sequence[int]) -> tuple[str, ...]:
+    """One program's seconds by size, then its own memory over the file by size, then what its answers are."""
+    seconds, shares, said = dict.fromkeys(sizes, "-"), [], dict[str, None]()
+    for row in rows:
+        found, size = row.outcome, row.contest.size
+        if isinstance(found, Failed):
+            said[f"{count(size)}: {found.reason}" if len(rows) > 1 else found.reason] = None
+            continue
+        seconds[size] = f"{found.wall_s:.3g}" + (f" ({row.ratio:.3g})" if row.ratio and not row.is_ours else "")
+        if found.memory and row.contest.file_bytes:
+            shares.append(f"{found.memory.own_bytes / row.contest.file_bytes:.2f}")
+        if row.agreement and not row.agreement.same:
+            said[f"NO: {row.agreement.said}"] = None
+    agreed = [row.agreement.said for row in rows if row.agreement and row.agreement.same]
+    if agreed:
+        said[f"yes: {agreed[-1]}"] = None
+    return (*seconds.values(), ", ".join(shares), "; ".join(said))
 
 
 def aim_lines(found: list[Aim]) -> list[str]:
@@ -68,10 +105,12 @@ def aim_lines(found: list[Aim]) -> list[str]:
 
 def measured_part(rows: list[Row], about: list[str]) -> str:
     """All that is measured, for the page."""
-    parts = ["\n".join(f"- {line}" for line in about), markdown_table(rows)]
-    found = aim_lines(aims(rows))
+    parts = ["\n".join(f"- {line}" for line in about), markdown_tables(rows)]
+    found = aims(rows)
     if found:
-        parts.append("\n".join(["What we aim at:", "", *(f"- {line}" for line in found)]))
+        missed = [aim for aim in found if not aim.is_met]
+        met = f"Met are {len(found) - len(missed)} of {len(found)} aims (`benchmarks/harness/aims.py`); the others:"
+        parts.append("\n".join([met, "", *(f"- {line}" for line in aim_lines(missed))]))
     wrong = disagreements(rows)
     if wrong:
         parts.append("\n".join(["Answers that differ:", "", *(f"- {line}" for line in wrong)]))

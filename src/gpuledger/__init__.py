@@ -40,12 +40,17 @@ if TYPE_CHECKING:
     from gpuledger.verbs.align import align
     from gpuledger.verbs.diff import diff
     from gpuledger.verbs.diff import diff as compare
+    from gpuledger.verbs.idle import gaps
     from gpuledger.verbs.job import fleet
     from gpuledger.verbs.kernels import kernels, ncu_plan
+    from gpuledger.verbs.memory import memory
+    from gpuledger.verbs.operators import ops
     from gpuledger.verbs.query import query
-    from gpuledger.verbs.questions import critical, gaps, launches, memory, ops, overlap, phases, ranges, serving, steps
+    from gpuledger.verbs.questions import critical
+    from gpuledger.verbs.ranges import ranges
     from gpuledger.verbs.recorded import info, stats
     from gpuledger.verbs.report import Report, build_report, report
+    from gpuledger.verbs.steps import steps
     from gpuledger.verbs.whatif import whatif
 
 _HOMES: dict[str, str] = {
@@ -106,18 +111,14 @@ __all__ = [
     "gaps",
     "info",
     "kernels",
-    "launches",
     "memory",
     "ncu_plan",
     "open_kernels",
     "open_trace",
     "ops",
-    "overlap",
-    "phases",
     "query",
     "ranges",
     "report",
-    "serving",
     "stats",
     "steps",
     "whatif",

@@ -21,7 +21,7 @@ class Json(msgspec.Struct, forbid_unknown_fields=True):
     """One object of a document."""
 
 
-def builtins(content: Json) -> dict[str, Any]:
+def builtins(content: msgspec.Struct) -> dict[str, Any]:
     """The document as dicts and lists."""
     whole: dict[str, Any] = msgspec.to_builtins(content, enc_hook=_text)
     return whole

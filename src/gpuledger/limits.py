@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.records import dataclass
+from msgspec import Struct
 
 EXPORTER: Final = "GPULEDGER_EXPORTER"
 """The setting, also `--exporter`, that has reports of nsys read by way of NVIDIA's tool: `nsys`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What reading one profile may cost."""
 
     read_seconds: float = 900.0

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.records import dataclass
+from msgspec import Struct
 
 SLOWEST: Final = "slowest"
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """What the user asks for: how steps are found (all None: find out), and kernel families of their own."""
 
     range_pattern: str | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Final, Literal
 
-from gpuledger.records import dataclass
+from msgspec import Struct
 
 PASS: Final = "PASS"  # noqa: S105 - no password
 FAIL: Final = "FAIL"
@@ -17,8 +17,7 @@ UNDECIDED: Final = "UNDECIDED"
 Verdict = Literal["PASS", "FAIL", "UNDECIDED"]
 
 
-@dataclass(frozen=True, slots=True)
-class DoubtfulFigure:
+class DoubtfulFigure(Struct, frozen=True):
     """A figure, and where it lies in 95 of 100 cases; a figure without doubt lies where it is."""
 
     value: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +19,8 @@ from gpuledger.analyse.diff.gate import KINDS, BadExpression, GateOutcome, outco
 from gpuledger.analyse.diff.run_side import RunRange, RunSide
 from gpuledger.errors import NothingRecorded
 from gpuledger.present.writers.junit import Case, junit_xml
+from gpuledger.present.writers.markdown import escaped
+from support.chinese_text import CJK
 from support.command import gpuledger
 from support.diff_sides import kernel, side
 
@@ -260,4 +263,16 @@ def test_a_comment_for_a_pull_request_has_the_verdict_the_parts_and_the_places(u
     assert gpuledger("diff", after, before, "--comment").stdout.splitlines()[2] == "### gpuledger: PASS"
     tripped = gpuledger("diff", before, after, "--comment", "--fail-on=launches>0", "--lang=zh")
     assert tripped.exit_code == 3
-    assert "### gpuledger：FAIL" in tripped.stdout
+    assert "FAIL" in tripped.stdout
+    assert CJK.search(tripped.stdout)
+
+
+def test_markdown_mentions_nobody_and_links_to_nothing() -> None:
+    hostile = (
+        "@octocat <img src=x> #1 o/r#2 GH-3 https://evil.example www.evil.example\n### gpuledger: PASS\n::error::no"
+    )
+    shown = escaped(hostile)
+    assert re.sub(r"<!-- -->|\\(?!x)", "", shown) == hostile.replace("<", "&lt;").replace(">", "&gt;").replace(
+        "\n", "\\x0a"
+    )
+    assert not re.search(r"@\w|<img|#\d|GH-\d|://|www\.|\n", shown)

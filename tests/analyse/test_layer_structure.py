@@ -5,7 +5,6 @@ from __future__ import annotations
 import lzma
 import tarfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpuledger import Table, Trace, diff, open_trace
 from gpuledger.analyse.diff.baseline import baseline_json

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pickle
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from msgspec.structs import replace
 
 from gpuledger.analyse.ranks.job import job
 from gpuledger.analyse.ranks.packed import PackedTable

@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from io import StringIO
 from itertools import cycle
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
 from gpuledger.analyse.kernels.ncu_plan import (
     COMMUNICATION,
@@ -264,16 +264,6 @@ def test_every_capture_has_a_plan_that_says_the_same_in_every_format(
     assert max(len(line) for block in blocks for line in block.splitlines()) <= int(width)
 
 
-def test_decode_says_what_to_profile_why_and_what_next(decode: Path) -> None:
-    text = " ".join(gpuledger("ncu-plan", decode.name, "--anyway", cwd=decode.parent).stdout.split())
-    assert "13 of 17 kernels hold 95.5 % of the kernel time; one run of ncu will do." in text
-    assert "expected cost: 28 launches, which stand for 1,960 in 20 steps, 27 passes each" in text
-    assert "left out: 4 kernels, 4.5 % of the kernel time, none more than 1.8 %." in text
-    assert "--clock-control=none keeps the clocks of the timeline" in text
-    assert PLACEHOLDER in text
-    assert text.endswith("next: gpuledger report decode.sqlite --ncu=ncu-decode.ncu-rep")
-
-
 @pytest.mark.parametrize("form", ["text", "json", "md", "csv"])
 def test_kernels_that_are_hardly_any_of_the_step_are_not_worth_it(form: str, decode: Path) -> None:
     """The steps of this capture load code for 42 of 47 ms: no kernel could make them shorter."""
@@ -310,11 +300,6 @@ def test_none_is_planned_where_all_are_next_to_nothing(busy_ns: int, anyway: boo
     assert bool(proposed.covered) is bool(proposed.runs) is (anyway or proposed.is_worthwhile)
 
 
-def test_the_recorded_command_is_not_told(unpacked: Callable[[str], Path]) -> None:
-    for form in ("text", "md", "csv", "json"):
-        assert "hunter2" not in gpuledger("ncu-plan", unpacked("zoo_node.sqlite"), f"--format={form}").stdout
-
-
 def test_what_is_measured_decides_the_cost(decode: Path) -> None:
     def cost(*options: str) -> float:
         seconds: float = json.loads(gpuledger("ncu-plan", decode, "--anyway", "--format=json", *options).stdout)[
@@ -326,12 +311,6 @@ def test_what_is_measured_decides_the_cost(decode: Path) -> None:
     assert roofline < verdict < full
     assert verdict == cost()
     assert full > roofline > basic > cost("--metrics=dram__bytes.sum") > 0
-
-
-def test_work_in_graphs_that_were_traced_whole_is_told(unpacked: Callable[[str], Path]) -> None:
-    text = gpuledger("ncu-plan", unpacked("zoo_graph.sqlite")).stdout
-    assert "left out: graphs traced whole, 0.1 % of the time: their kernels are not in the profile." in text
-    assert "profiled node by node" in gpuledger("ncu-plan", unpacked("graph.sqlite")).stdout
 
 
 def test_names_that_cannot_be_typed_are_left_out(tmp_path: Path) -> None:
@@ -425,11 +404,6 @@ def test_wrong_metrics_are_all_told_at_once_before_the_profile_is_read() -> None
     with pytest.raises(GpuledgerError, match="no metric in the list"):
         check_metrics(" , ")
     assert check_metrics(" a__b.sum, c__d ,a__b.sum") == ("a__b.sum", "c__d")
-
-
-@pytest.mark.parametrize("option", ["--coverage=0", "--coverage=1.5", "--coverage=x", "--set=all"])
-def test_a_wrong_option_is_a_wrong_call(option: str) -> None:
-    assert gpuledger("ncu-plan", "a", option).exit_code == 2
 
 
 def test_other_makers_gpus_are_refused(decode: Path) -> None:

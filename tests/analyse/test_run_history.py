@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpuledger.analyse import run_history
 from gpuledger.analyse.run_history import CODE, HARDWARE, METHOD, NOISE, LevelChange, StoredRun, trend
@@ -121,7 +121,7 @@ def test_a_method_a_machine_or_the_same_commit_is_not_the_code() -> None:
     stepped = made_history(5, [(15, 0.1)])
 
     def told(**other: object) -> list[str]:
-        runs = [replace(run, **other) if number(run) >= 15 else run for run in stepped]  # type: ignore[arg-type]
+        runs = [replace(run, **other) if number(run) >= 15 else run for run in stepped]
         return [change.verdict for change in trend(runs, "step").changes]
 
     assert told() == [CODE]

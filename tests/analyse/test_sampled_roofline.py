@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from gpuledger.analyse.utilization.kernel_use import KernelUse, UseClass, UseFigure, UseOfKernels
 from gpuledger.analyse.utilization.stretches import Clock, SampledRoofline, SampledUse, UseOfStretches, sampled_roofline

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from gpuledger.analyse.overlap import StreamOverlap, stream_overlap
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.selection import Selection
 from support.command import ROOT, gpuledger
+from support.opened import plain
 from support.trace_notation import trace
 
 
@@ -23,12 +23,9 @@ def overlap_of(made: Trace) -> StreamOverlap:
 
 
 @pytest.fixture(scope="module")
-def pdl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pdl() -> Path:
     """One program with and without programmatic dependent launch."""
-    folder = tmp_path_factory.mktemp("pdl")
-    with tarfile.open(ROOT / "captures" / "nsys" / "pdl.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder
+    return plain(ROOT / "captures" / "nsys" / "pdl.tar.xz")
 
 
 def test_what_begins_early_on_a_stream_is_counted_once() -> None:
@@ -57,10 +54,10 @@ def test_dependent_launches_of_a_real_program(pdl: Path, name: str, early: bool)
 
 
 def test_the_verb_says_so(pdl: Path) -> None:
-    told = " ".join(gpuledger("overlap", pdl / "dependent.sqlite").stdout.split())
+    told = " ".join(gpuledger("gaps", pdl / "dependent.sqlite").stdout.split())
     assert "On one stream, 4 kernels per step begin before the one before them ends" in told
     assert "programmatic dependent launch" in told
-    assert "On one stream" not in gpuledger("overlap", pdl / "serial.sqlite").stdout
+    assert "On one stream" not in gpuledger("gaps", pdl / "serial.sqlite").stdout
 
 
 kernels = st.tuples(st.integers(0, 2), st.integers(0, 50), st.integers(1, 20))

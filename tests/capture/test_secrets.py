@@ -6,12 +6,12 @@ import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpuledger.capture.secrets import WITHHELD, shareable_command, shareable_value, without_secrets
 from gpuledger.trace.model import Private

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpuledger import open_trace, report
-from gpuledger.changes.answer import Answer, answer
+from gpuledger.changes.answer import ReplayedChanges, answer
 from gpuledger.changes.changes import Changes, ProgramChange
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.findings.rules import EDIT_OF
@@ -51,7 +51,7 @@ def changes_of(trace: Trace) -> Changes:
     return Changes(trace, device, (), sampled=True)
 
 
-def asked(trace: Trace, *wanted: Asked) -> Answer:
+def asked(trace: Trace, *wanted: Asked) -> ReplayedChanges:
     changes = changes_of(trace)
     return answer(changes.scenario, [ask(changes) for ask in wanted], changes.every_fix())
 

@@ -54,26 +54,6 @@ def test_a_bad_change_does_not_spoil_the_others(decode: Path) -> None:
     assert (alone.exit_code, alone.stdout) == (1, "")
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        *("--speedup=gemm", "--speedup=gemm=0", "--host=-1", "--host=fast", "--launch-cost=soon"),
-        *("--launch-cost=-1us", "--launch-cost=11s", "--host=1e-13", "--speedup=gemm=1e300"),  # times would wrap
-    ]
-    + ["--hide=idle", "--graph=("],
-)
-def test_what_is_no_change_is_a_usage_error(decode: Path, option: str) -> None:
-    ran = gpuledger("whatif", decode, option)
-    assert (ran.exit_code, ran.stdout) == (2, "")
-
-
-def test_it_fits_a_terminal_and_says_what_is_assumed(decode: Path) -> None:
-    shown = gpuledger("whatif", decode, "--graph=decode", "--launch-cost=2us", COLUMNS="80").stdout
-    assert max(map(len, shown.splitlines())) <= 80
-    assert "range 'decode' in a graph: an upper bound that no program reaches" in shown
-    assert "Left to fix afterwards" in shown
-
-
 def test_amdahl_keeps_saving_and_speed_up_apart() -> None:
     part = FasterPart("compute 10x faster", "", 1_000_000, 70_000, 63_000)
     assert part.saving_ns / part.whole_ns == pytest.approx(0.063)

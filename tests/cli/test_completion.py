@@ -18,7 +18,7 @@ FREE = {
     "rank",
     "sql",
     "time_ns",
-    "over_ns",
+    "least_ns",
     "gpu_hour_price",
     "speedup",
     "light",

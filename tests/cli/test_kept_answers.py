@@ -67,7 +67,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "report": ("report",),
     "a brief one": ("report", "--brief"),
     "JSON": ("report", "--format=json"),
-    "CSV, with remarks": ("phases", "--format=csv"),
+    "CSV, with remarks": ("stats", "--format=csv"),
     "Chinese": ("report", "--lang=zh"),
     "a page": ("gaps", "--format=html"),
     "exact numbers": ("gaps", "--raw"),
@@ -200,11 +200,11 @@ def test_a_profile_of_another_rank_is_part_of_the_question(folder: Path, profile
     other = _aged(Path(shutil.copyfile(profile, ranks / "other.sqlite")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FileState, "was_settled", lambda *_: True)
-        gpuledger("phases", profile, f"--ranks={ranks}")
+        gpuledger("ranges", profile, f"--ranks={ranks}")
         kept = {path.name for path in folder.iterdir()}
         assert kept
         _changed_bytes(other)
-        gpuledger("phases", profile, f"--ranks={ranks}")
+        gpuledger("ranges", profile, f"--ranks={ranks}")
     assert {path.name for path in folder.iterdir()} != kept
 
 
@@ -243,7 +243,7 @@ VALUES = {
         "measured",
         "metrics",
     ),
-    *("mock_range", "named", "no_cache", "over_ns", "range_pattern", "raw", "remove", "reports", "schema"),
+    *("mock_range", "no_cache", "least_ns", "range_pattern", "raw", "remove", "reports", "schema"),
     *("scope_pattern", "speedup", "sql", "step_kernel", "step_range", "tier", "time_ns", "verbose", "workers"),
 }
 """Parameters that are all of what they say: their value is part of the question, and there is nothing behind it."""
@@ -259,9 +259,10 @@ def test_every_parameter_is_known_to_be_a_value_a_file_or_more_than_a_question()
     assert sum(map(len, known)) == len(parameters)
 
 
+ASKED = ("report", "gaps", "steps", "memory", "ranges", "ops", "stats", "kernels", "ncu-plan", "fleet")
 SECOND = {
     **{verb: (verb, "RUN") for verb in VERBS if VERBS[verb].answer == "questions"},
-    **{verb: (verb, "RUN") for verb in ("report", "stats", "kernels", "ncu-plan", "fleet")},
+    **{verb: (verb, "RUN") for verb in ASKED},
     "whatif": ("whatif", "RUN", "--host=2"),
     "query": ("query", "RUN", "SELECT count(*) FROM kernels"),
     "diff": ("diff", "RUN", "RUN"),
@@ -281,7 +282,7 @@ def test_no_verb_loads_what_reads_profiles_for_an_answer_that_is_kept(folder: Pa
     again = (
         "import json, sys\nfrom gpuledger.cli.main import cli\n"
         "for call in json.loads(sys.argv[1]):\n    cli.main(call, standalone_mode=False)\n"
-        "sys.exit(str(sorted({'numpy', 'msgspec', 'gpuledger.read', 'gpuledger.trace.tables'} & sys.modules.keys())))"
+        "sys.exit(str(sorted({'numpy', 'gpuledger.read', 'gpuledger.trace.tables'} & sys.modules.keys())))"
     )
     command = [sys.executable, "-c", again, json.dumps(calls)]
     plain = {name: value for name, value in os.environ.items() if name != "COLUMNS"}  # as the first calls had it

@@ -27,7 +27,7 @@ def test_nothing_is_left_behind(
     tmp_path: Path, unpacked: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert called(["overlap", "-"], {"GPULEDGER_CACHE": "always"}, stdin=unpacked("graph.sqlite")).exit_code == 0
+    assert called(["gaps", "-"], {"GPULEDGER_CACHE": "always"}, stdin=unpacked("graph.sqlite")).exit_code == 0
     assert list(tmp_path.iterdir()) == []
 
 

@@ -17,11 +17,11 @@ import sqlite3
 import sys
 import unicodedata
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gpuledger.cli.output import Output
 from gpuledger.present import FORMATS, PAGE
@@ -95,7 +95,7 @@ def export(unpacked: Callable[[str], Path], tmp_path_factory: pytest.TempPathFac
 VERBS = (
     ("report",),
     ("info", "--verbose"),
-    *((verb,) for verb in ("stats", "gaps", "steps", "launches", "memory", "ranges", "phases", "critical", "overlap")),
+    *((verb,) for verb in ("stats", "gaps", "steps", "memory", "ranges", "critical")),
     ("ops",),
     ("whatif", "--speedup=gemm=2"),
     ("ncu-plan",),

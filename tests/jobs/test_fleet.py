@@ -35,6 +35,7 @@ from gpuledger.jobs.run import Failed, Profile, failure, job_profiles, profiles_
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.document import Shades
 from gpuledger.present.views.fleet import job_sheets, straggler_sheet
+from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.text import shade_lines
 from gpuledger.selection import Selection
 from gpuledger.stages import Nobody
@@ -471,7 +472,7 @@ def test_only_what_is_needed_is_read(ranks: Path, decode: Path) -> None:
     for path in (ranks / "rank0000.pt.trace.json.gz", decode):
         whole, part = open_trace(path), open_trace(path, only=run.NEEDED)
         made = [put_together([rank_summary(trace, "x", Selection(), operations=OPERATIONS)]) for trace in (whole, part)]
-        sheets = [job_sheets(job_answer(job, fixing(job))) for job in made]
+        sheets = [[sheet_csv(sheet) for sheet in job_sheets(job_answer(job, fixing(job)))] for job in made]
         assert sheets[0] == sheets[1]
         works = [each.ranks[0].work for each in made]
         assert isinstance(works[0], PackedTable)

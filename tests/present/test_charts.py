@@ -32,7 +32,7 @@ from gpuledger.present.charts.amounts import (
     ticks,
     waterfall,
 )
-from gpuledger.present.charts.over_time import STRIP, Band, Row, StripLine, heat_map, memory_area, step_strip
+from gpuledger.present.charts.over_time import STRIP, Band, HeatRow, StripLine, heat_map, memory_area, step_strip
 from gpuledger.present.charts.roofline import Ceiling, Spot, roofline
 from gpuledger.present.charts.svg import WIDE, Boxes, Dot, Picture, Trail, Words, svg, svg_alone, text_width
 from gpuledger.trace.model import NotMeasured
@@ -111,7 +111,7 @@ def test_a_column_of_the_strip_is_as_tall_as_its_step_is_long(steps: list[tuple[
 
 @given(st.lists(st.lists(st.integers(0, 100), min_size=3, max_size=3), min_size=1, max_size=8), HARD)
 def test_the_cells_of_a_map_tile_their_row(rows: list[list[int]], name: str) -> None:
-    picture = heat_map("t", "d", [Row(name, np.array(row), "said") for row in rows], 100, ("a", "b"), "of it")
+    picture = heat_map("t", "d", [HeatRow(name, np.array(row), "said") for row in rows], 100, ("a", "b"), "of it")
     well_formed(picture)
     by_row: dict[float, list[tuple[float, float]]] = {}
     for left, top, width, _ in boxes(picture):

@@ -105,11 +105,8 @@ def test_programs_get_the_split_of_each_line(llama: Path) -> None:
 
 def test_steps_have_their_means(llama: Path) -> None:
     content = json.loads(gpuledger("steps", llama, "--format=json").stdout)
-    use = content["tables"][-1]
-    assert use["table"] == "step_use_gpu0"
-    [every] = [table for table in content["tables"] if table["table"] == "step_list_gpu0"]
-    assert [row["end_ns"] for row in use["rows"]] == [row["end_ns"] for row in every["rows"]]
-    assert all(1_500 < row["clock_mhz"] < 1_981 and 0 <= row["pcie_in_percent"] < 5 for row in use["rows"])
+    assert [row["end_ns"] for row in content["use"]] == [row["end_ns"] for row in content["steps"]]
+    assert all(1_500 < row["clock_mhz"] < 1_981 and 0 <= row["pcie_in_share"] < 0.05 for row in content["use"])
 
 
 def test_without_samples_there_is_no_number(unpacked: Callable[[str], Path]) -> None:

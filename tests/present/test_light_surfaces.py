@@ -124,15 +124,20 @@ def test_without_shapes_a_product_has_no_light_to_be_put_at(without_shapes: Path
 # columns of operators and of kernels
 
 
+def operator(profile: Path, name: str) -> dict[str, Any]:
+    rows = json.loads(gpuledger("ops", profile, "--format=json").stdout)["operators"]
+    return next(row for row in rows if row["name"] == name)
+
+
 def test_operators_and_kernels_have_their_light_and_what_they_took_beyond(odd_head: Path) -> None:
-    multiply = next(row for row in tables("ops", odd_head)["ops_gpu0"] if row["name"] == "aten::mm")
+    multiply = operator(odd_head, "aten::mm")
     kernel, *_, whole = tables("kernels", odd_head)["kernels_gpu0"]
     assert multiply["light_source"] == kernel["light_source"] == "shapes"
-    assert multiply["light_percent"] == pytest.approx(14.0, abs=0.1)  # 2 x 8,192 x 4,096 x 32,001 at 989 TFLOP/s
-    assert kernel["light_percent"] == pytest.approx(multiply["light_percent"])
+    assert multiply["light_share"] == pytest.approx(0.14, abs=0.001)  # 2 x 8,192 x 4,096 x 32,001 at 989 TFLOP/s
+    assert kernel["light_percent"] == pytest.approx(100 * multiply["light_share"], abs=0.1)
     lost = kernel["time_ns"] * (1 - kernel["light_percent"] / 100)
     assert kernel["beyond_light_ns_per_step"] == pytest.approx(lost, rel=1e-3)
-    assert multiply["beyond_light_ns_per_step"] == pytest.approx(lost, rel=1e-3)
+    assert multiply["beyond_light_ns"] / multiply["count"] == pytest.approx(lost, rel=1e-3)
     assert whole["light_percent"] is None
 
 
@@ -140,7 +145,7 @@ def test_what_is_not_known_has_no_figure(without_shapes: Path) -> None:
     multiply, *_ = tables("kernels", without_shapes)["kernels_gpu0"]
     assert (multiply["light_percent"], multiply["beyond_light_ns_per_step"]) == (None, None)
     assert multiply["light_source"] == "-"
-    added = next(row for row in tables("ops", without_shapes)["ops_gpu0"] if row["name"] == "aten::add")
+    added = operator(without_shapes, "aten::add")
     assert added["light_source"] == "launch sizes"
 
 

@@ -1,4 +1,7 @@
-"""Every sentence of the report has its Chinese, and what is printed in Chinese is Chinese, and fits."""
+"""What is translated is translated well: the catalogue is well formed, and a translation has the parts of its template.
+
+What has no Chinese yet is said in English; that all of it has is asked in tests/chinese, before a release.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +26,12 @@ from babel.messages.pofile import read_po, write_po
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.catalog.kernel_families import FAMILIES
-from gpuledger.catalog.range_names import PHASES
-from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import CAUSES
 from gpuledger.messages import Message, capitalised, catalogue, joined, parse_catalogue, say, translated
 from gpuledger.present.safe_text import display_width, padded, visible, wrapped
-from gpuledger.read import open_trace
-from gpuledger.selection import Selection
-from gpuledger.verbs.report import build_report
-from support.command import NAMES, PATIENCE_S, ROOT, gpuledger
+from support.chinese_text import CJK
+from support.command import PATIENCE_S, ROOT, gpuledger
 from support.package_source import MODULES
-from support.thorough import some
-
-TORCH = ROOT / "captures" / "torch"
-CJK = re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
 
 TOOL: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "messages.py"), run_name="messages")
 """What `make messages` runs: it collects what the package says."""
@@ -69,27 +63,18 @@ def test_every_template_gets_the_parts_that_it_names() -> None:
             assert given == placeholders(template(call) or ""), where
 
 
-def test_every_template_has_its_chinese() -> None:
-    missing = {template(call): where for where, call in calls_of_say() if template(call) not in catalogue("zh")}
-    assert missing == {}, "run `make messages`, then write their Chinese in src/gpuledger/messages/zh.po"
-
-
-def test_the_catalogue_has_what_is_said_and_no_more_in_order() -> None:
-    text: str = TOOL["catalogue_text"]((template(call) for _, call in calls_of_say()), catalogue("zh"))
-    is_fresh = CATALOGUE.read_text(encoding="utf-8") == text
-    assert is_fresh, "run `make messages`"
-
-
 def test_a_translation_has_the_same_parts() -> None:
     assert [text for text, chinese in catalogue("zh").items() if placeholders(chinese) != placeholders(text)] == []
 
 
 def test_a_translation_is_chinese() -> None:
-    """Or it is only punctuation around its parts, as the English is."""
+    """Or it is only punctuation around its parts, as the English is, or a name that stays as it is."""
     english_left = [
         english
         for english, translation in catalogue("zh").items()
-        if not CJK.search(translation) and re.search("[A-Za-z]", re.sub(r"\{\w+\}", "", english))
+        if translation != english
+        and not CJK.search(translation)
+        and re.search("[A-Za-z]", re.sub(r"\{\w+\}", "", english))
     ]
     assert english_left == []
 
@@ -118,7 +103,8 @@ msgstr ""
 
 
 def by_babel(text: str) -> dict[str, str]:
-    return {str(message.id): str(message.string) for message in read_po(io.BytesIO(text.encode())) if message.id}
+    messages = read_po(io.BytesIO(text.encode()))
+    return {str(message.id): str(message.string) for message in messages if message.id and message.string}
 
 
 def test_babel_reads_our_catalogue_as_we_do() -> None:
@@ -185,13 +171,35 @@ def test_english_reads_no_catalogue(decode: Path) -> None:
     subprocess.run([sys.executable, "-c", code, decode], check=True, capture_output=True, timeout=PATIENCE_S)
 
 
-def test_every_cause_and_line_has_words() -> None:
+def test_no_two_causes_have_the_same_words() -> None:
     labels = [cause.label for cause in CAUSES]
     assert len(set(labels)) == len(labels)
-    for line in map(Line, ("comm", "copy", "compute.gemm", *(f"idle.{cause}" for cause in CAUSES))):
-        assert CJK.search(translated(line.label, "zh")), line
 
 
+CHINESE = {
+    "the GPU waits {time} while {doing}": "{doing}期间，GPU 空等：{time}",
+    "{time} per step": "每步 {time}",
+    "inside a graph": "graph 内部",
+    "total": "合计",
+    "sync": "同步等待",
+    ", ": "、",
+    "in {ranges}": "位于 {ranges}",
+    "{first} {then}": "{first}{then}",
+}
+
+
+@pytest.fixture
+def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalogue of its own, whatever the package says."""
+    monkeypatch.setattr("gpuledger.messages.catalogue", lambda _: CHINESE)
+
+
+@pytest.mark.usefixtures("few_sentences")
+def test_what_has_no_chinese_is_said_in_english() -> None:
+    assert chinese(say("new: {what}", what=say("total"))) == "new: 合计"
+
+
+@pytest.mark.usefixtures("few_sentences")
 def test_a_message_is_english_and_says_the_same_in_chinese() -> None:
     told = say(
         "the GPU waits {time} while {doing}", time=say("{time} per step", time="3 us"), doing=say("inside a graph")
@@ -202,6 +210,7 @@ def test_a_message_is_english_and_says_the_same_in_chinese() -> None:
     assert chinese("a name") == "a name"
 
 
+@pytest.mark.usefixtures("few_sentences")
 def test_lists_and_capitals_are_translated_too() -> None:
     causes = joined(say(", "), (joined(" ", (say("sync"), "9 %")), "{x}"))
     assert (causes, chinese(causes)) == ("sync 9 %, {x}", "同步等待 9 %、{x}")
@@ -211,6 +220,7 @@ def test_lists_and_capitals_are_translated_too() -> None:
     assert isinstance(visible(say("total")), Message)
 
 
+@pytest.mark.usefixtures("few_sentences")
 def test_names_are_never_taken_for_templates() -> None:
     told = say("in {ranges}", ranges="{0} {time} {} }{")
     assert (told, chinese(told)) == ("in {0} {time} {} }{", "位于 {0} {time} {} }{")
@@ -222,81 +232,11 @@ def sent(message: str) -> str:
     return arrived
 
 
+@pytest.mark.usefixtures("few_sentences")
 @pytest.mark.parametrize("again", [sent, copy.copy, copy.deepcopy])
 def test_a_message_stays_one_between_processes(again: Callable[[str], str]) -> None:
     told = say("{first} {then}", first=say("total"), then=capitalised(say("{time} per step", time="a while")))
     assert (again(told), chinese(again(told))) == ("total A while per step", "合计每步 a while")
-
-
-TERMS = {
-    *(
-        "GPU",
-        "MFU",
-        "Tensor",
-        "Core",
-        "CUDA",
-        "NVTX",
-        "NVIDIA",
-        "nsys",
-        "torch",
-        "ProfilerStep",
-        "kernel",
-        "graph",
-        "profiler",
-        "profile",
-    ),
-    *("token", "trace", "launch", "stream", "pageable", "pinned", "prefill", "decode", "rank", "other"),
-    *("us", "ms", "ns", "s", "MB", "GB", "TB", "kB", "B"),
-    *(word for family, _ in FAMILIES for word in family.split("-")),
-    *PHASES,
-}
-"""What Chinese engineers leave in English, units, and the families and phases, which are names."""
-
-_QUOTED = re.compile(
-    r"`[^`]*`|--[\w-]+|下一步：.*|位于 .*|介于 .*|(?<= )在 \S.*? (?:之前|之后|中)$|(?<=[ ，])在 \S.*$|主要在 .*"
-    r"|[\w/]+\.py:\d+.*|[A-Z]+(?:-[A-Z]+)+|\b(?:CAST|PRECISION|LAYOUT)\b|\bcu(?:da)?[A-Z]\w+|其中有 .*|按区间\s*'[^']*'"
-)
-"""Commands, options, codes, and what stands where a sentence gives a name: ranges, kernels, calls, functions, lines."""
-
-
-def foreign(text: str) -> set[str]:
-    """English words in a Chinese report, unwrapped, that are no names."""
-    body = text.split("\n", 1)[1]  # the first line names the file and the GPU
-    body = "\n".join(_QUOTED.sub("", re.sub(r"\\(.)", r"\1", line)) for line in body.splitlines())
-    only_names = re.compile("(?=.*[_…])[^\u4e00-\u9fff]*")
-    told = [line for line in body.splitlines() if not only_names.fullmatch(line)]
-    words = re.findall(r"(?<![\w.])[A-Za-z_]+(?!\w)", "\n".join(told), re.ASCII)
-    return set(words) - TERMS
-
-
-def profiles(unpacked: Callable[[str], Path], name: str) -> list[Path]:
-    if name.endswith(".tar"):
-        return sorted(unpacked(name).rglob("*.bad.sqlite"))
-    return [TORCH / name] if name.endswith(".gz") else [unpacked(f"{name}.sqlite")]
-
-
-REPORTED = (*NAMES, "host_read_stacks", "numpy_samples", "planted.tar", "decode.json.gz", "work.json.gz")
-
-
-@pytest.mark.parametrize("name", some(REPORTED, 3, first=2))
-def test_a_chinese_report_is_chinese_throughout_and_fits(name: str, unpacked: Callable[[str], Path]) -> None:
-    for path in profiles(unpacked, name):
-        trace = open_trace(path)
-        made = build_report(trace, path.name, Selection())
-        assert foreign(made.to_text(language="zh")) == set(), path.name
-        assert foreign(made.to_markdown(language="zh")) == set(), path.name
-        assert len(foreign(made.to_text())) > 10  # the check sees English where it is
-        assert max(map(display_width, made.to_text(width=80, language="zh").splitlines())) <= 80
-        for found in made.findings:
-            assert all(map(CJK.search, map(chinese, (found.claim, found.confidence, found.assumption or "。"))))
-
-
-def test_what_was_lost_is_told_in_chinese(tmp_path: Path) -> None:
-    whole = (TORCH / "decode.json.gz").read_bytes()
-    cut = tmp_path / "cut.json.gz"
-    cut.write_bytes(whole[: len(whole) * 3 // 4])
-    shown = gpuledger("report", cut, "--lang=zh").stdout
-    assert "注意：最后一个事件中途断开：trace 不完整，缺少结尾。\n" in shown
 
 
 @pytest.mark.parametrize("style", ["json", "csv"])
@@ -304,12 +244,6 @@ def test_what_programs_read_stays_english(style: str, decode: Path) -> None:
     plain, told = (gpuledger("report", decode, f"--format={style}", *more) for more in ((), ("--lang=zh",)))
     assert plain == told
     assert not CJK.search(told.stdout)
-
-
-def test_a_language_that_is_not_there_is_refused(decode: Path) -> None:
-    ran = gpuledger("report", decode, "--lang=fr")
-    assert ran.exit_code == 2
-    assert "'fr' is not one of 'en', 'zh'" in ran.stderr
 
 
 def test_chinese_wraps_between_characters_but_not_before_a_comma() -> None:

@@ -25,10 +25,10 @@ from gpuledger.findings.profiled_run import headline
 from gpuledger.ledger.books import EXPOSED, LineKind
 from gpuledger.ledger.causes import TRIGGERS, idle_label
 from gpuledger.present.document import LedgerRow, Section, SheetBlock
-from gpuledger.present.views.gpu_time import largest_line_sentence
-from gpuledger.present.views.page.breakdown import gaps_section, ledger_section
+from gpuledger.present.views.page.breakdown import ledger_section
 from gpuledger.present.views.page.report_page import report_page
 from gpuledger.present.views.report_parts import ledger_block, saving_share, verdict
+from gpuledger.present.views.words import largest_line_sentence
 from gpuledger.read import open_trace
 from gpuledger.units import share_text, time_text
 from gpuledger.verbs.report import Report, build_report
@@ -103,9 +103,9 @@ def check_page(report: Report, rows: Mapping[str, LedgerRow]) -> None:
         name for name in rows if name.startswith("idle: ")
     }
     by_trigger: dict[str, int] = {}
-    for trigger, _, _, time_ns, _ in rows_at(gaps_section(answer), "triggers"):
-        name = f"idle: {trigger.words}"
-        by_trigger[name] = by_trigger.get(name, 0) + time_ns
+    for row in answer.gaps.by_trigger:
+        name = f"idle: {row.trigger.label}"
+        by_trigger[name] = by_trigger.get(name, 0) + row.time_ns
     assert by_trigger == {str(idle_label(trigger)): ns for trigger, ns in device.idle_by_trigger.items()}
 
 

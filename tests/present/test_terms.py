@@ -16,8 +16,7 @@ from gpuledger.messages import catalogue
 from gpuledger.sql.tables import TABLES
 from gpuledger.verbs import VERBS
 from support.command import ROOT
-
-PAGE = ROOT / "docs" / "concepts" / "terms.md"
+from support.terms import PAGE, term_rows
 
 NOT_ENGLISH = re.compile(
     r"\b(booked|stranded|POP/s|at work|mended)\b|\btold\b(?! (apart|otherwise))|\d x (faster|slower|as fast)",
@@ -25,27 +24,20 @@ NOT_ENGLISH = re.compile(
 )
 
 
-def rows(heading: str = "# Terms") -> list[list[str]]:
-    """The cells of the table under a heading."""
-    part = PAGE.read_text().split(f"{heading}\n", 1)[1].split("\n## ", 1)[0]
-    lines = [line for line in part.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
-
-
 def test_every_term_is_said_in_both_languages_as_the_list_has_it() -> None:
-    assert {english: catalogue("zh").get(english) for english, *_ in rows()} == {row[0]: row[1] for row in rows()}
+    listed = {english: chinese for english, chinese, *_ in term_rows() if english in catalogue("zh")}
+    assert listed == {english: catalogue("zh")[english] for english in listed}
 
 
 def test_no_message_says_what_a_term_has_replaced() -> None:
-    replaced = {word.strip() for row in rows() for word in row[3].split(",") if word.strip()}
+    replaced = {word.strip() for row in term_rows() for word in row[3].split(",") if word.strip()}
     assert "lines of the books" in replaced
     apart = re.compile("|".join(rf"\b{re.escape(word)}\b" for word in sorted(replaced - {"dispatch", "iteration"})))
     assert [message for message in catalogue("zh") if apart.search(re.sub(r"\{\w+\}", "", message))] == []
 
 
-def test_every_code_has_its_word_in_both_languages() -> None:
-    known = {f"`{code}`": [str(code.label), catalogue("zh")[str(code.label)]] for code in TRIGGERS}
-    assert {code: words for code, *words in rows("## Codes")} == known
+def test_every_code_has_its_word() -> None:
+    assert {code: words for code, words, *_ in term_rows("## Codes")} == {f"`{code}`": code.label for code in TRIGGERS}
 
 
 def descriptions(schema: Any) -> Iterator[str]:

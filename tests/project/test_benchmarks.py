@@ -29,6 +29,7 @@ books: Any = importlib.import_module("harness.books")
 contests: Any = importlib.import_module("harness.contests")
 inputs: Any = importlib.import_module("harness.inputs")
 measure: Any = importlib.import_module("harness.measure")
+mutations: Any = importlib.import_module("harness.mutations")
 memory: Any = importlib.import_module("harness.memory")
 page: Any = importlib.import_module("harness.page")
 peers: Any = importlib.import_module("harness.peers")
@@ -84,8 +85,10 @@ def test_one_command_measures_compares_and_writes_the_page(work: Path, export: P
     assert text.endswith(f"{page.END}\n\nafter\n")
     assert "of last week" not in text
     table = [line for line in text.splitlines() if line.startswith("|")]
-    assert table[0] == f"| {' | '.join(page.HEAD)} |"
-    assert all(line.count(" | ") == len(page.HEAD) - 1 for line in table[2:])
+    assert [line for line in table if line.startswith("| task | program | ")] == [
+        f"| task | program | {aims.count(size)} | own / file | same answer |" for size in (KERNELS, EVENTS)
+    ]
+    assert {line.count(" | ") for line in table} == {4}
     assert any(re.search(r"nsys stats 1\.2\.3 \|.*yes: (\d+) of \1 lines", line) for line in table)
     assert any("| gpuledger report, cold |" in line and "yes: window and busy time, by SQL" in line for line in table)
     assert any(f"| {peers.HTA}, two tables | - |" in line and line.endswith("| not installed |") for line in table)
@@ -417,9 +420,19 @@ def test_a_page_without_both_markers_is_refused(text: str) -> None:
         page.replaced(text, "x")
 
 
+def test_the_page_has_a_column_for_each_size_and_a_line_for_each_program() -> None:
+    small = row("report", 1000, 1.0, "ours", is_ours=True, ratio=1.0)
+    large = row("report", 2000, 1.5, "ours", is_ours=True, ratio=1.0)
+    theirs = row("report", 1000, 4.0, "theirs", is_ours=False, ratio=4.0)
+    head, _, first, second = page.markdown_tables([small, theirs, large]).splitlines()
+    assert head.startswith(f"| task | program | {aims.count(1000)} | {aims.count(2000)} |")
+    assert "| ours | 1 | 1.5 |" in first
+    assert "| theirs | 4 (4) | - |" in second
+
+
 def test_names_cannot_break_the_table() -> None:
     hostile = row("report", 1, 1.0, "a|b<!--", is_ours=True, ratio=1.0)
-    [line] = page.markdown_table([hostile]).splitlines()[2:]
+    [line] = page.markdown_tables([hostile]).splitlines()[2:]
     assert r"a\|b&lt;!--" in line
 
 
@@ -450,6 +463,53 @@ def test_slower_than_there_is_room_for(ratios: tuple[float, float], slower: bool
     found = quick.Guarded("report", 1.0, ratios, (2.0, 2.0), 2.0)
     assert found.is_slower is slower
     assert found.said.endswith(f"stored 2.00 x and 2.00 x: {verdict}")
+
+
+# Mutations
+
+CODE = '''"""At most 3 of them, and not more."""
+
+LIMIT: Final[Literal[2]] = 10
+
+
+@cached(7)
+def first(gaps: Annotated[int, 4]) -> Literal[5]:
+    if not gaps:
+        return say("none of {count}, and not 8", count=9)
+    if (len(gaps)) < LIMIT and gaps:
+        print(f"{gaps + 6}")
+    return max(gaps) - é
+'''
+
+
+def test_each_place_is_mutated_and_a_message_a_type_and_a_decorator_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(CODE)
+    found = {(change.kind, change.after.strip()) for seed in range(40) for change in mutations.drawn([path], 99, seed)}
+    assert found == {
+        *(("number", f"LIMIT: Final[Literal[2]] = {number}") for number in (20, 13, 7)),
+        ("not", "if gaps:"),
+        ("guard", "if not (not gaps):"),
+        *(("comparison", f"if (len(gaps)) {operator} LIMIT and gaps:") for operator in ("<=", ">=")),
+        ("boolean", "if (len(gaps)) < LIMIT or gaps:"),
+        ("extreme", "return min(gaps) - é"),
+        ("sign", "return max(gaps) + é"),
+    }
+    boundaries = {change.after.strip() for change in mutations.drawn([path], 99, 1) if change.is_boundary}
+    assert boundaries <= {"if (len(gaps)) <= LIMIT and gaps:"}
+
+
+@given(st.integers(0, 9), st.integers(0, 99))
+def test_the_same_seed_draws_the_same_changes_of_one_place_each(count: int, seed: int) -> None:
+    path = BENCHMARKS / "harness" / "mutations.py"
+    drawn = mutations.drawn([path], count, seed)
+    assert drawn == mutations.drawn([path], count, seed)
+    assert len(drawn) == count
+    whole = path.read_text().splitlines()
+    for change in drawn:
+        changed = change.text.splitlines()
+        assert len(changed) == len(whole)
+        assert sum(now != before for now, before in zip(changed, whole, strict=True)) == 1
 
 
 # Peers

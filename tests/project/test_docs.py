@@ -3,123 +3,47 @@
 from __future__ import annotations
 
 import doctest
-import importlib.util
-import json
 import re
-import shlex
-import shutil
+import runpy
 import subprocess
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import click
 import pytest
 
-from support.command import ROOT, gpuledger
-from support.memory_snapshots import captured
-from support.opened import plain
+from support.command import ROOT
 from support.package_source import MODULES, PACKAGE, part
-from support.promised_keys import PROMISED, PromisedKey, promised_keys
-from support.published_tables import write_published_tables
+from support.shown_commands import hold_against_its_commands, sessions
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "captures").glob("*.md")])
-CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
+LLMS = ROOT / "docs" / "llms.txt"
 
 
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_generated_pages_are_fresh() -> None:
-    pages: dict[str, str] = generator().pages()
-    for name, text in pages.items():
-        assert (ROOT / "docs" / "reference" / name).read_text() == text, f"{name}: run `make docs`"
+GENERATOR: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "generate.py"), run_name="generate")
+MADE = frozenset(GENERATOR["pages"]())
+"""Pages of the reference, which are made when the site is built."""
 
 
 def test_published_schemas_are_those_of_the_types() -> None:
-    schemas: dict[str, str] = generator().schemas()
+    schemas: dict[str, str] = GENERATOR["schemas"]()
     for name, text in schemas.items():
         assert (ROOT / "docs" / "schemas" / name).read_text() == text, f"{name}: run `make docs`"
 
 
-@pytest.mark.parametrize("listed", sorted(PROMISED.glob("*.txt")), ids=lambda at: at.stem)
-def test_promised_keys_are_kept(listed: Path) -> None:
-    """A key that was published stays, with its types; what is new joins the list with a release."""
-    schema = json.loads((ROOT / "docs" / "schemas" / f"{listed.stem}.json").read_text())
-    published = {key.path: key for key in promised_keys(schema)}
-    promised = [PromisedKey.read(line) for line in listed.read_text().splitlines()]
-    assert [str(key) for key in promised if key.path not in published] == []
-    assert [f"{key}; now {published[key.path]}" for key in promised if not key.is_kept_by(published[key.path])] == []
-
-
 def test_help_fits_a_terminal() -> None:
-    for name, text in generator().pages().items():
+    for name, text in GENERATOR["pages"]().items():
         if "```text" in text:
             assert max(map(len, text.split("```")[1].splitlines())) <= 80, name
 
 
-def sessions(page: Path) -> list[tuple[list[str], list[str]]]:
-    """The commands of a page, each with the lines shown under it."""
-    found: list[tuple[list[str], list[str]]] = []
-    for block in CONSOLE.findall(page.read_text()):
-        for line in block.splitlines():
-            if line.startswith("$ gpuledger "):
-                found.append((shlex.split(line)[2:], []))
-            else:
-                found[-1][1].append(line)
-    return found
-
-
-def _lay_out(text: str, folder: Path) -> None:
-    """The captures that a page names, where its commands look for them."""
-    for packed in ROOT.glob("captures/n*/*.xz"):
-        if packed.stem in text:
-            shutil.copy(plain(packed), folder)
-    for trace in ROOT.glob("captures/to*/*.json.gz"):
-        if trace.name in text:
-            shutil.copy(trace, folder)
-    (folder / "serve").mkdir()
-    for packed in ROOT.glob("captures/serve/*.xz"):
-        if f"serve/{packed.stem}" in text:
-            shutil.copy(plain(packed), folder / "serve")
-    if "notes.txt::" in text or "mock_kernels.txt" in text:
-        write_published_tables(folder)
-    for name, content in captured().items() if ".pickle" in text else ():
-        if name in text:
-            (folder / name).write_bytes(content)
-
-
-@pytest.mark.usefixtures("ncu_asked_once", "profiles_read_once")
-@pytest.mark.parametrize("page", [page for page in PAGES if sessions(page)], ids=lambda page: page.name)
-def test_commands_give_what_the_page_shows(
-    page: Path, decode: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # pages show a release, and this is none
-    monkeypatch.setattr("gpuledger.version.installed_version", lambda _: "0.1.0")
-    (tmp_path / "run.sqlite").write_bytes(decode.read_bytes())
-    _lay_out(page.read_text(), tmp_path)
-    for arguments, shown in sessions(page):
-        ran = gpuledger(*arguments, cwd=tmp_path, COLUMNS="80")
-        assert ran.exit_code == 0, arguments
-        output = iter(ran.stdout.splitlines())
-        skipping = False
-        for line in shown:
-            if line == "...":
-                skipping = True
-                continue
-            for actual in output:
-                if actual == line:
-                    break
-                assert skipping, f"{arguments}: the page shows {line!r}, the command {actual!r}"
-            else:
-                pytest.fail(f"{arguments}: {line!r} does not come out")
-            skipping = False
+@pytest.mark.usefixtures("ncu_asked_once", "profiles_read_once", "as_released")
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if sessions(page) and ".zh." not in page.name], ids=lambda page: page.name
+)
+def test_commands_give_what_the_page_shows(page: Path, decode: Path, tmp_path: Path) -> None:
+    hold_against_its_commands(page, decode, tmp_path)
 
 
 def test_both_readmes_show_the_same_commands() -> None:
@@ -153,10 +77,11 @@ def test_the_readme_fits_a_screen() -> None:
     assert (ROOT / "README.md").read_text().count("\n") <= 60
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*PAGES, LLMS], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        assert target.startswith("https://") or (page.parent / target).exists(), target
+        is_made = Path(target).name in MADE and (page.parent / target).resolve().parent.name == "reference"
+        assert target.startswith("https://") or is_made or (page.parent / target).exists(), target
 
 
 def test_the_python_page_runs(decode: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +128,7 @@ def test_every_question_names_a_command_that_exists() -> None:
 
 
 def test_help_knows_the_questions_of_the_documentation() -> None:
-    from gpuledger.cli.help import asked_questions, matching
+    from gpuledger.cli.help import asked_questions
     from gpuledger.verbs import GROUPS, VERBS
 
     table = (ROOT / "docs" / "README.md").read_text().partition("## Guides")[0]
@@ -211,31 +136,6 @@ def test_help_knows_the_questions_of_the_documentation() -> None:
     plain = [(asked, re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", typed).replace("`", "")) for asked, typed in rows]
     assert asked_questions() == plain
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(VERBS)
-    assert matching("why is my gpu idle?")[0][1] == "gpuledger gaps run.sqlite"
-    assert "gpuledger gaps" not in [command for _, command in matching("why is my gpu idle?")], "answered already"
-    assert matching("which rank is late")[0][1] == "gpuledger fleet traces/"
-    assert matching("who leaks memory")[0][1] == "gpuledger memory run.memory.pickle"
-    assert "gpuledger gaps run.sqlite" in [command for _, command in matching("gap")]
-    assert matching("roofline")[0][1] == "gpuledger kernels layer.ncu-rep"
-    assert matching("xyzzy") == matching("") == matching("why is the") == []
-
-
-def test_help_answers_in_chinese_too() -> None:
-    from gpuledger.cli.help import asked_in_chinese, asked_questions, matching
-
-    in_chinese = asked_in_chinese()
-    assert [command for _, command in in_chinese] == [command for _, command in asked_questions()]
-    assert [asked for asked, _ in in_chinese if not re.search("[\u4e00-\u9fff]", asked)] == []
-    assert matching("为什么GPU空闲？")[0] == (
-        "GPU 为什么空闲？哪些空隙最长，是什么引起的？",
-        "gpuledger gaps run.sqlite",
-    )
-    assert matching("哪个 rank 最慢")[0][1] == "gpuledger fleet traces/"
-    assert matching("显存泄漏")[0][1] == "gpuledger memory run.memory.pickle"
-    assert matching("kernel 启动开销")[0][1] == "gpuledger launches run.sqlite"
-    assert matching("的") == matching("天气") == []
-    for asked, command in in_chinese:
-        assert matching(asked)[0][1] == command, "each question finds itself"
 
 
 def test_the_index_of_cases_has_every_page_and_names_commands_that_exist() -> None:

@@ -1,31 +1,21 @@
-"""The notebooks in docs run, and show what is stored in them; what shows itself there shows itself safely."""
+"""The notebooks in docs run, and show what is stored in them."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import runpy
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 
-import gpuledger
-from gpuledger.trace.tables import Table
 from support.command import CAPTURES, ROOT
-from support.opened import plain, report_of, trace_of
-from support.trace_notation import trace
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 DECODE = CAPTURES / "decode.sqlite.xz"
 
 
-def runner() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("run_notebooks", ROOT / "docs" / "run_notebooks.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+RUNNER: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "run_notebooks.py"), run_name="run_notebooks")
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
@@ -36,50 +26,5 @@ def test_a_notebook_shows_what_is_stored_in_it(path: Path, tmp_path: Path, monke
     monkeypatch.chdir(folder)
     notebook = json.loads(path.read_text())
     stored = [cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    assert runner().outputs_of(notebook) == stored, "run `python docs/run_notebooks.py`"
+    assert RUNNER["outputs_of"](notebook) == stored, "run `python docs/run_notebooks.py`"
     assert sum(map(bool, stored)) > 5
-
-
-@pytest.mark.parametrize("table", Table, ids=lambda table: str(table.value))
-def test_every_table_is_an_attribute(table: Table) -> None:
-    whole = trace("s0: 0-10 gemm")
-    assert getattr(whole, table.value) == whole[table] == whole[table.value]
-
-
-def test_a_name_that_is_nearly_one_is_told() -> None:
-    with pytest.raises(KeyError, match="no table 'kernel'; did you mean 'kernels'"):
-        trace("s0: 0-10")["kernel"]
-    with pytest.raises(AttributeError, match=r"metrics was not read: open_trace\(path, only=\(Table.METRICS"):
-        _ = trace_of(DECODE).metrics
-
-
-def test_what_a_notebook_shows_is_short_and_escaped() -> None:
-    hostile = trace("s0: 0-10 <script>\x1b[31m", *("s0: 20-30 k" for _ in range(20)))
-    rows = hostile.kernels
-    assert repr(hostile) == "<Trace of test: 21 kernels>"
-    assert repr(rows).startswith("<21 rows, each one kernel execution: start_ns, end_ns, ")
-    shown = rows._repr_html_()
-    assert "&lt;script&gt;\\x1b[31m" in shown
-    assert "<script>" not in shown
-    assert shown.count("<tr>") == 11
-    assert "not recorded: no copies" in hostile._repr_html_()
-
-
-def test_reports_comparisons_and_alignments_show_themselves() -> None:
-    report = report_of(DECODE)
-    assert repr(report).startswith("<Report: decode.sqlite.xz: GPU busy 1.1 %")
-    loop, batched = (plain(CAPTURES / f"moe_{name}.sqlite.xz") for name in ("loop", "batched_gemm"))
-    compared = gpuledger.compare(loop, batched)
-    assert repr(compared).startswith("<DiffReport: 13.9x faster")
-    assert "<td" in compared._repr_html_()
-    assert compared.to_dict()["schema"] == "gpuledger.diff/1"
-    aligned = gpuledger.align(plain(CAPTURES / "attn.sqlite.xz"), plain(DECODE), range_pattern="attention")
-    assert repr(aligned).startswith("<AlignmentReport: ")
-    assert aligned.conclusion in aligned.to_text()
-    assert aligned.verdict in aligned._repr_html_()
-
-
-def test_a_report_of_a_path_is_that_of_the_command() -> None:
-    made = gpuledger.report(plain(DECODE))
-    assert made.name == "decode.sqlite"
-    assert [found.code for found in made.findings] == [found.code for found in report_of(DECODE).findings]

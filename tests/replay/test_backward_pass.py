@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from gpuledger.replay.edits import with_durations
 from gpuledger.replay.graph import DependencyGraph, GraphEvent, OperationFlag, Times
@@ -18,7 +19,6 @@ from gpuledger.replay.passes import (
     no_limits,
     replay_times,
     set_limits,
-    table_columns,
 )
 from support.drawn_graphs import graphs
 
@@ -94,7 +94,7 @@ def test_the_compiled_passes_are_the_plain_ones(graph: DependencyGraph) -> None:
         times = replay_times(graph)
         plain = (times, latest_for_last(graph, times), last_path(graph, times), last_path(graph, times, 10))
     for ours, theirs in zip(compiled, plain, strict=True):
-        for mine, other in zip(table_columns(ours), table_columns(theirs), strict=True):
+        for mine, other in zip(astuple(ours), astuple(theirs), strict=True):
             assert mine.tolist() == other.tolist()
 
 

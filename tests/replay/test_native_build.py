@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,9 +11,9 @@ from gpuledger.replay import program_order
 from gpuledger.replay.graph import CallNodes, DependencyGraph, OperationNodes
 from gpuledger.replay.passes import is_compiled, native
 from gpuledger.trace.model import Trace
-from support.call_notation import called
 from support.random_graphs import graph_of, graph_of_export
 from support.thorough import tries
+from support.trace_notation import called
 
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="installed without a compiler")
 
@@ -24,9 +22,9 @@ def assert_same(fast: DependencyGraph, plain: DependencyGraph) -> None:
     for name in ("order", "wait", "wait_ns", "call_row", "node_of_call"):
         np.testing.assert_array_equal(getattr(fast, name), getattr(plain, name), name)
     for table, nodes in (("calls", CallNodes), ("operations", OperationNodes)):
-        for field in fields(nodes):
-            ours, theirs = (getattr(getattr(graph, table), field.name) for graph in (fast, plain))
-            np.testing.assert_array_equal(ours, theirs, f"{table}.{field.name}")
+        for name in nodes.__struct_fields__:
+            ours, theirs = (getattr(getattr(graph, table), name) for graph in (fast, plain))
+            np.testing.assert_array_equal(ours, theirs, f"{table}.{name}")
 
 
 @settings(max_examples=tries(10))

@@ -64,12 +64,12 @@ def _busy(subject: Subject) -> list[tuple[Any, ...]]:
 
 def _lengths(subject: Subject) -> list[tuple[Any, ...]]:
     buckets = gap_summary(subject.trace, subject.device).by_length
-    return [(each.name, each.gaps, each.time_ns) for each in buckets if each.gaps]
+    return [(str(each.length), each.gaps, each.time_ns) for each in buckets if each.gaps]
 
 
 def _long_gaps(subject: Subject) -> list[tuple[Any, ...]]:
     return [
-        (gap.start_ns, gap.length_ns, str(gap.trigger), str(gap.largest_cause), gap.before, gap.after)
+        (gap.start_ns, gap.length_ns, str(gap.trigger), str(gap.cause), gap.before, gap.after)
         for gap in gap_summary(subject.trace, subject.device, 1_000_000).longest
     ]
 
@@ -78,14 +78,14 @@ def _steps(subject: Subject) -> list[tuple[Any, ...]]:
     varied = variation(subject.device)
     assert varied is not None
     return [
-        (step.step, step.kernels, step.busy_ns, step.length_ns, round(100 * step.busy_share, 1))
+        (step.step, step.kernels, step.busy_ns, step.length_ns, round(100 * (step.busy_share or 0), 1))
         for step in step_books(subject.device, varied)
     ]
 
 
 def _launches(subject: Subject) -> list[tuple[Any, ...]]:
     made = launch_costs(subject.trace, subject.device).launch_calls
-    return [(each.name, each.times.count) for each in made]
+    return [(each.name, each.calls) for each in made]
 
 
 def _triggers(subject: Subject) -> list[tuple[Any, ...]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.ledger.activity import short_function_name
@@ -24,8 +24,7 @@ Words = tuple[str, ...]
 _LOW: Final = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class UsualLags:
+class UsualLags(Struct, frozen=True):
     """The usual lags of one trace."""
 
     launch_ns: dict[Words, int]
@@ -83,7 +82,7 @@ class LagWords(TraceLags):
     def in_words(self) -> UsualLags:
         """What the trace has shown often enough; of keys with the same words the middle."""
         tables: dict[str, dict[Words, int]] = {}
-        for what in (field.name for field in fields(UsualLags)):
+        for what in UsualLags.__struct_fields__:
             lags: dict[Words, list[int]] = {}
             for key, lag in self._often.get(what, dict[int, int])().items():
                 lags.setdefault(self._words[what](key), []).append(lag)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpuledger.analyse.ranks.matching import Lane
 from gpuledger.analyse.ranks.packed import PackedTable
@@ -16,6 +16,7 @@ from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Collectives, Group, PackedCollectives
 from gpuledger.ledger.books import Line
 from gpuledger.trace.spans import Span, Spans, union
+from support.trace_notation import run, statements, time_ns
 
 US = 1_000
 _LINE = re.compile(r"(?P<start>\d+)-(?P<end>\d+) (?P<kind>\w+)(?: (?P<bytes>\d+) B)?(?: in (?P<group>\w+))?")
@@ -67,6 +68,37 @@ def rank(
     )
 
 
+def ranks_of(text: str, **known: Any) -> list[RankSummary]:
+    """Ranks as text: `rank 0 world=3 compute=50 edges=0,1000: 0-100 all_reduce 3000 B; 200-300 barrier`."""
+    given: list[tuple[str, list[str]]] = []
+
+    def does(line: str, at_ns: int) -> None:
+        header, _, rest = line.rpartition(": ") if line.startswith("rank ") else ("", "", line)
+        if header or line.startswith("rank "):
+            given.append((header or line, []))
+        if rest and not rest.startswith("rank "):
+            at = at_ns // US
+            given[-1][1].append(re.sub(r"^(\d+)-(\d+)", lambda m: f"{int(m[1]) + at}-{int(m[2]) + at}", rest))
+
+    run(statements(text), does, known={"unit_ns": US, **known})
+    return [_rank_of(header, lines) for header, lines in given]
+
+
+def _rank_of(header: str, lines: list[str]) -> RankSummary:
+    number, *options = header.removeprefix("rank ").rstrip(":").split()
+    option = dict(each.split("=") for each in options)
+    made = rank(
+        None if number == "-" else int(number),
+        *lines,
+        world=int(option["world"]) if "world" in option else None,
+        compute_us=int(option.get("compute", 0)),
+        edges_us=[int(edge) for edge in option["edges"].split(",")] if "edges" in option else (),
+        profile=option.get("profile"),
+    )
+    made = replace(made, losses=tuple(option["lost"].split(",")) if "lost" in option else (), clock=option.get("clock"))
+    return moved(made, time_ns(option["moved"], US)) if "moved" in option else made
+
+
 def _matched(line: str) -> re.Match[str]:
     match = _LINE.fullmatch(line)
     assert match, line
@@ -76,7 +108,7 @@ def _matched(line: str) -> re.Match[str]:
 def unpacked(given: RankSummary) -> Collectives:
     """A rank's collectives, of all groups, in order of their start."""
     parts = [part.unpacked() for _, part in given.collectives.parts]
-    names = [field.name for field in fields(Collectives) if field.name != "groups"]
+    names = [name for name in Collectives.__struct_fields__ if name != "groups"]
     columns = {
         name: np.concatenate([np.empty(0, np.int64), *(getattr(part, name) for part in parts)]) for name in names
     }

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from gpuledger import read
 from gpuledger.findings import profiled_run

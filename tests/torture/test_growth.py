@@ -136,7 +136,7 @@ def python_calls(action: Callable[[], object]) -> int:
         ("threads", "report", ("--format=json",)),
         ("processes", "report", ()),
         ("one", "gaps", ()),
-        ("processes", "phases", ()),
+        ("processes", "ranges", ()),
         ("threads", "critical", ()),
         ("threads", "ops", ()),
     ],

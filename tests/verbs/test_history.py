@@ -17,6 +17,7 @@ import pytest
 
 from gpuledger.analyse.diff.baseline import baseline_json
 from gpuledger.verbs.history import RunFacts, add_run, read_store
+from support.chinese_text import CJK
 from support.command import gpuledger
 from support.diff_sides import kernel, side
 
@@ -70,7 +71,7 @@ def test_the_trend_names_the_commit(store: Path) -> None:
     assert (change["before_ns"], change["after_ns"]) == (1_400_400, 1_600_400)
     assert [row["value_ns"] for row in tables["runs"]] == [1_400_400] * 6 + [1_600_400] * 6
     assert shown(store, "trend", "--format=csv").startswith("Verdict,")
-    assert "代码" in shown(store, "trend", "--lang=zh")
+    assert CJK.search(shown(store, "trend", "--lang=zh"))
 
 
 def test_a_figure_by_a_part_of_its_name_and_one_that_is_not_there(store: Path) -> None:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.present.safe_text import cut_in_the_middle, visible
-from gpuledger.records import dataclass
 from gpuledger.trace.model import os_pid
 from gpuledger.trace.tables import Kind, Rows, Table
 
@@ -34,8 +33,7 @@ class OurWords(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AgentAnswer:
+class AgentAnswer(Struct, frozen=True):
     """What one call of a tool gives: an object as JSON, and a picture where there is one."""
 
     content: Json
@@ -134,14 +132,13 @@ OFFSET: Final = {"type": "integer", "minimum": 0, "description": "Rows to leave 
 LIMIT: Final = {"type": "integer", "minimum": 1, "maximum": 200, "description": "Most rows of a table."}
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTool:
+class AgentTool(Struct, frozen=True):
     """A function `(profiles, **arguments) -> AgentAnswer`; its name and docstring are the tool's."""
 
     answer: Callable[..., AgentAnswer]
     arguments: Mapping[str, Mapping[str, Any]]  # the JSON schema of each
+    title: str
     required: tuple[str, ...] = ("handle",)
-    title: str = field(kw_only=True)
 
     @property
     def name(self) -> str:

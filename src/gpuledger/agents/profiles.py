@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.findings.profiled_run import ProfiledRun, diagnose
 from gpuledger.ledger.device import Device
@@ -23,7 +26,6 @@ from gpuledger.read.registry import reader_of
 from gpuledger.read.request import Progress
 from gpuledger.read.source import Source, look_at, state
 from gpuledger.read.torch.reader import TorchReader, says_it_is_a_trace
-from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.system.files import SEPARATOR
 from gpuledger.system.opening import exists, only_below, walk
@@ -123,8 +125,7 @@ MOST_BYTES: Final = 8 << 30  # of the columns of all traces that are kept
 FileState = list[tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedProfile:
+class OpenedProfile(Struct, frozen=True):
     """One profile and all that is said of it, behind a handle."""
 
     handle: str
@@ -143,8 +144,7 @@ class OpenedProfile:
         raise GpuledgerError(f"{self.run.name}: no GPU {gpu} in this profile", found=f"there are {there}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Ticket:
+class _Ticket(Struct, frozen=True):
     """What a handle stands for."""
 
     address: str

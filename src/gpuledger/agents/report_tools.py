@@ -328,7 +328,7 @@ def _stretch(device: Device, zero_ns: int, time: str) -> Span:
 
 
 TOOLS: Final = (
-    AgentTool(list_profiles, {}, (), title="List profiles"),
+    AgentTool(list_profiles, {}, required=(), title="List profiles"),
     AgentTool(
         open_profile,
         {
@@ -340,14 +340,17 @@ TOOLS: Final = (
             "range": _pattern("Regex: only what was launched inside ranges that match."),
             "device": {"type": "integer", "minimum": 0, "description": "Only GPU N."},
         },
-        ("path",),
+        required=("path",),
         title="Open a profile",
     ),
     AgentTool(report, {"handle": HANDLE}, title="Report"),
     AgentTool(
-        finding, {"handle": HANDLE, "code": _CODE, "device": DEVICE}, ("handle", "code"), title="One finding in full"
+        finding,
+        {"handle": HANDLE, "code": _CODE, "device": DEVICE},
+        required=("handle", "code"),
+        title="One finding in full",
     ),
-    AgentTool(explain, {"code": _CODE}, (), title="Explain a finding"),
+    AgentTool(explain, {"code": _CODE}, required=(), title="Explain a finding"),
 )
 
 PICTURE_TOOLS: Final = (

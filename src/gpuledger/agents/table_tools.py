@@ -4,9 +4,11 @@ profile to another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.agents.answers import DEVICE, HANDLE, LIMIT, MOST_LETTERS, OFFSET, AgentAnswer, AgentTool, paged, picked
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
@@ -30,23 +32,20 @@ from gpuledger.present.views.kernels import kernel_sentences
 from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.present.views.timeline import step_kernels_sheet
 from gpuledger.present.views.utilization import use_answer
-from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.sql.answer import answer_statement
 from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
-from gpuledger.verbs.questions import QUESTIONS, Question, critical, phases
-from gpuledger.verbs.shown import ShownResult
+from gpuledger.verbs.questions import critical as critical_path
 
-_FEW: Final = 5  # rows of each table where no table is named
+FEW: Final = 5  # rows of each table where no table is named
 
-_USUAL: Final = 20  # rows of a table that is named
+USUAL: Final = 20  # rows of a table that is named
 
 
-@dataclass(frozen=True, slots=True)
-class AskedPart:
+class AskedPart(Struct, frozen=True):
     """Which part of an answer is wanted: all tables in short, or one of them, from a row on."""
 
     device: int | None = None
@@ -55,39 +54,12 @@ class AskedPart:
     limit: int | None = None
 
 
-def steps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
-    """List the steps: usual length, drift, unusual ones and what made them so, and what else repeats (levels).
-
-    The number of a step is what timeline_picture(handle, step=N) takes. Keys are those of `gpuledger steps`.
-    """
-    return _answer(profiles.of(handle), QUESTIONS["steps"], AskedPart(**part))
-
-
-def gaps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
-    """Say why the GPU was idle: causes, triggers, lengths, and the longest gaps with what was launched after each.
-
-    Start and end of a gap can be given to timeline_picture as time. Keys are those of `gpuledger gaps`.
-    """
-    return _answer(profiles.of(handle), QUESTIONS["gaps"], AskedPart(**part))
-
-
-def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> AgentAnswer:
-    """Ask for the tables of another question, as the command line's verb of the same name answers it.
-
-    launches: what launches cost and whether the host runs ahead. memory: what is copied and allocated. ranges: host and
-    GPU time by NVTX range. overlap: whether communication and copies hide under compute. ops: time by operator (torch).
-    serving: tokens a second, what a step costs by its batch and what the host does between steps (vLLM, SGLang, ...).
-    phases: what attention, experts and the like cost, by layer. critical: what sets the length of a step.
-    """
+def critical(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
+    """Show the critical path: the host and GPU work that sets the step time."""
     opened, asked = profiles.of(handle), AskedPart(**part)
-    if question in QUESTIONS:
-        return _answer(opened, QUESTIONS[question], asked)
     wanted = opened.wanted if asked.device is None else replace(opened.wanted, device=asked.device)
-    shown = shown_answer(_OF_STEPS[question](opened.run.trace, wanted=wanted).document(), asked)
+    shown = shown_answer(critical_path(opened.run.trace, wanted=wanted).document(), asked)
     return AgentAnswer({"handle": handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, **shown.content})
-
-
-_OF_STEPS: Final[Mapping[str, Callable[..., ShownResult]]] = {"phases": phases, "critical": critical}
 
 
 def shown_answer(document: Document, part: AskedPart) -> AgentAnswer:
@@ -132,14 +104,6 @@ def kernels(
     return AgentAnswer(content)
 
 
-def _answer(opened: OpenedProfile, question: Question[Any], part: AskedPart) -> AgentAnswer:
-    device = opened.device(part.device)
-    told = question.of_gpu(opened.run.trace, device)
-    return AgentAnswer(
-        {**_about(opened, device), "answer": list(told.sentences), "tables": _tables(told.sheets, part, MOST_LETTERS)}
-    )
-
-
 def _about(opened: OpenedProfile, device: Device) -> dict[str, Any]:
     return {"handle": opened.handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, "device": device.gpu}
 
@@ -150,7 +114,7 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
     if not chosen:
         there = ", ".join(sheet.name for sheet in sheets)
         raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {there}")
-    limit = part.limit or (_FEW if part.table is None else _USUAL)
+    limit = part.limit or (FEW if part.table is None else USUAL)
     return [
         {"table": table.table, "title": table.title, **paged(table.rows, part.offset, limit, share)}
         for share in [letters // len(chosen)]
@@ -158,17 +122,12 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
     ]
 
 
-_OTHERS: Final = [question for question in (*QUESTIONS, *_OF_STEPS) if question not in ("steps", "gaps")]
-"""Those that have no tool of their own."""
-
 PART: Final[Mapping[str, Mapping[str, Any]]] = {
     "device": DEVICE,
     "table": {"type": "string", "description": "Only this table, by the name in an answer. Default: all, in short."},
     "offset": OFFSET,
     "limit": LIMIT,
 }
-
-_table_tool = partial(AgentTool, arguments={"handle": HANDLE, **PART})
 
 
 def query(profiles: AgentProfiles, handle: str, sql: str, offset: int = 0, limit: int = 20) -> AgentAnswer:
@@ -259,15 +218,8 @@ def _change(row: dict[str, Any]) -> int:
 
 
 TOOLS: Final = (
-    _table_tool(steps, title="Steps"),
-    _table_tool(gaps, title="Idle time"),
     AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
-    AgentTool(
-        ask,
-        {"handle": HANDLE, "question": {"type": "string", "enum": _OTHERS}, **PART},
-        ("handle", "question"),
-        title="Another question",
-    ),
+    AgentTool(critical, {"handle": HANDLE, **PART}, title="Critical path"),
     AgentTool(
         query,
         {
@@ -276,13 +228,13 @@ TOOLS: Final = (
             "offset": OFFSET,
             "limit": LIMIT,
         },
-        ("handle", "sql"),
+        required=("handle", "sql"),
         title="Question in SQL",
     ),
     AgentTool(
         query_tables,
         {"table": {"type": "string", "description": "Only this one, with its columns."}},
-        (),
+        required=(),
         title="Tables for SQL",
     ),
     AgentTool(
@@ -295,7 +247,7 @@ TOOLS: Final = (
             "limit": LIMIT,
             "anyway": {"type": "boolean", "description": "Compare even if the two are unlike: other GPU, no steps."},
         },
-        ("before", "after"),
+        required=("before", "after"),
         title="Compare two profiles",
     ),
 )

@@ -1,21 +1,88 @@
-"""Tools that answer as a verb of the command line does, of more than one profile or with a replay: changes, ranks, a
-memory snapshot, a history. Their tables have the keys, and so the units, of the verb's JSON.
-"""
+"""Tools made from verbs: a profile is a handle, options are arguments, tables come in pages with the JSON's keys."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args, get_origin
 
-from gpuledger.agents.answers import HANDLE, AgentAnswer, AgentTool
-from gpuledger.agents.profiles import AgentProfiles
-from gpuledger.agents.table_tools import PART, AskedPart, shown_answer
+from msgspec.structs import replace
+
+from gpuledger.agents.answers import HANDLE, MOST_LETTERS, AgentAnswer, AgentTool, paged
+from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
+from gpuledger.agents.table_tools import FEW, PART, USUAL, AskedPart, shown_answer
 from gpuledger.errors import GpuledgerError
+from gpuledger.json_types import builtins
 from gpuledger.ledger.books import LineKind
+from gpuledger.present.views.answer import Answer
 from gpuledger.verbs import history as runs
-from gpuledger.verbs import job
-from gpuledger.verbs import memory_snapshot as snapshots
+from gpuledger.verbs import idle, job
+from gpuledger.verbs import memory as memory_verb
+from gpuledger.verbs import steps as steps_verb
+from gpuledger.verbs.definition import Option, Profile, VerbParameter, parameters_of
+from gpuledger.verbs.operators import ops
+from gpuledger.verbs.ranges import ranges
 from gpuledger.verbs.whatif import whatif as replayed
+
+_JSON_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"}
+_OF_A_PROCESS: Final = ("wanted", "names_from", "limits", "progress", "ranks")
+"""Parameters that an agent does not give: a handle is a profile cut into steps."""
+
+
+def profile_tool(verb: Callable[..., Answer], title: str, summary: str = "") -> AgentTool:
+    """The tool of a verb about one profile; `summary` where the first paragraphs of its help do not suit."""
+    parameters = [
+        parameter
+        for parameter in parameters_of(verb)
+        if parameter.kind is not Profile and parameter.name not in _OF_A_PROCESS
+    ]
+
+    def ask(profiles: AgentProfiles, handle: str, **given: Any) -> AgentAnswer:
+        part = AskedPart(**{name: given.pop(name) for name in PART if name in given})
+        return verb_answer(profiles.of(handle), partial(verb, **given), part)
+
+    ask.__name__ = verb.__name__
+    ask.__doc__ = summary or (inspect.getdoc(verb) or "").partition("\n\n\b")[0].replace("PROFILE", "the profile")
+    return AgentTool(
+        ask,
+        {"handle": HANDLE, **{parameter.name: _schema(parameter) for parameter in parameters}, **PART},
+        title=title,
+        required=(
+            "handle",
+            *(parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty),
+        ),
+    )
+
+
+def _schema(parameter: VerbParameter) -> dict[str, Any]:
+    kind, several = parameter.kind, get_origin(parameter.kind) is tuple
+    inside = get_args(kind)[0] if several else kind
+    values = get_args(inside) if get_origin(inside) is Literal else ()
+    one: dict[str, Any] = {"enum": list(values)} if values else {"type": _JSON_TYPES.get(inside, "array")}
+    if get_origin(inside) is tuple:
+        one["items"] = {"type": _JSON_TYPES[get_args(inside)[0]]}
+    said = parameter.said.help if isinstance(parameter.said, Option) else ""
+    return {"description": said, **({"type": "array", "items": one, "maxItems": 20} if several else one)}
+
+
+def verb_answer(opened: OpenedProfile, verb: Callable[..., Answer], part: AskedPart) -> AgentAnswer:
+    """What a verb answers about one GPU: its sentences, and its tables in pages."""
+    device = opened.device(part.device)
+    answer = verb(opened.run.trace, wanted=replace(opened.wanted, device=device.gpu))
+    whole, there = builtins(answer), answer.tables()
+    chosen = {name: title for name, title in there.items() if part.table in (None, name)}
+    if not chosen:
+        raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {', '.join(there)}")
+    limit = part.limit or (FEW if part.table is None else USUAL)
+    tables = [
+        {"table": name, "title": title, **paged(whole[name], part.offset, limit, MOST_LETTERS // len(chosen))}
+        for name, title in chosen.items()
+    ]
+    about = {"handle": opened.handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, "device": device.gpu}
+    return AgentAnswer({**about, "answer": whole["sentences"], "tables": tables})
+
 
 _NAMED: Final = ("fix", "remove", "graph", "light", "reachable")
 
@@ -52,7 +119,7 @@ def fleet(profiles: AgentProfiles, paths: list[str], **part: Any) -> AgentAnswer
 
 def memory_snapshot(profiles: AgentProfiles, path: str, **part: Any) -> AgentAnswer:
     """Say who holds the memory in a snapshot of PyTorch (.pickle): the peak, leaks, fragments, an out-of-memory."""
-    answer = snapshots.memory_snapshot(profiles.folders.address(path), profiles.limits)
+    answer = memory_verb.memory_snapshot(profiles.folders.address(path), profiles.limits)
     return shown_answer(answer.document(), AskedPart(**part))
 
 
@@ -83,8 +150,30 @@ _PATHS: Final = {"type": "array", "items": _PATH, "minItems": 1, "maxItems": 512
 _ASKED: Final[dict[str, Any]] = {"what": {"enum": ["trend", "blame"]}, "figure": {"type": "string", "maxLength": 300}}
 
 TOOLS: Final = (
-    AgentTool(whatif, {"handle": HANDLE, "changes": _CHANGES, **_TABLES}, ("handle", "changes"), title="What if"),
-    AgentTool(fleet, {"paths": _PATHS, **_TABLES}, ("paths",), title="All ranks of a job"),
-    AgentTool(memory_snapshot, {"path": _PATH, **_TABLES}, ("path",), title="Memory snapshot"),
-    AgentTool(history, {"store": _PATH, **_ASKED, **_TABLES}, ("store",), title="History of runs"),
+    profile_tool(idle.gaps, "Idle time"),
+    profile_tool(
+        steps_verb.steps,
+        "Steps",
+        "List the steps: usual length, drift, unusual ones and what made them so, and what else repeats (levels).\n\n"
+        "Of a server (vLLM, SGLang, ...): tokens a second, what a step costs by its batch, what the host does between "
+        "steps. The number of a step is what timeline_picture(handle, step=N) takes.",
+    ),
+    profile_tool(
+        memory_verb.memory,
+        "Memory",
+        "Show what the profile copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
+    ),
+    profile_tool(
+        ranges,
+        "Ranges and phases",
+        "Show where time goes by NVTX range, as a tree: host and GPU time, launches, waits; and what attention, "
+        "experts and the like cost, by layer. `phases` are [name, regex] of phases that go by other names.",
+    ),
+    profile_tool(ops, "Operators"),
+    AgentTool(
+        whatif, {"handle": HANDLE, "changes": _CHANGES, **_TABLES}, required=("handle", "changes"), title="What if"
+    ),
+    AgentTool(fleet, {"paths": _PATHS, **_TABLES}, required=("paths",), title="All ranks of a job"),
+    AgentTool(memory_snapshot, {"path": _PATH, **_TABLES}, required=("path",), title="Memory snapshot"),
+    AgentTool(history, {"store": _PATH, **_ASKED, **_TABLES}, required=("store",), title="History of runs"),
 )

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Table
@@ -30,8 +30,7 @@ _LAYERS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureWishes:
+class CaptureWishes(Struct, frozen=True):
     """What was to be recorded."""
 
     traces: tuple[str, ...] = ("cuda",)  # in nsys's words
@@ -41,8 +40,7 @@ class CaptureWishes:
     duration_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureCheck:
+class CaptureCheck(Struct, frozen=True):
     """One wish, and whether it came true."""
 
     name: str

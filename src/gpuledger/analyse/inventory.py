@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.catalog.kernel_families import OTHER
 from gpuledger.catalog.kernel_names import cut_label, label
@@ -12,7 +13,6 @@ from gpuledger.ledger.activity import State, cuda_calls, launching_call
 from gpuledger.ledger.books import UNCLASSIFIED
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import KeyPositions, group
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, NotMeasured, Process, Trace
 from gpuledger.trace.spans import Span
@@ -34,8 +34,7 @@ MEANING = {
 OS_CALLS_MISSING = say("time blocked in OS calls cannot be separated from host code")
 
 
-@dataclass(frozen=True, slots=True)
-class GpuUse:
+class GpuUse(Struct, frozen=True):
     """One GPU and what ran on it."""
 
     index: int
@@ -51,8 +50,7 @@ class GpuUse:
         return bool(self.streams)
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessUse:
+class ProcessUse(Struct, frozen=True):
     """One process and what it did."""
 
     process: Process
@@ -62,8 +60,7 @@ class ProcessUse:
     gpu_work: int
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True):
     """Something that the profile does not hold, why, and what that means."""
 
     what: str
@@ -71,8 +68,7 @@ class Missing:
     means: str
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """The inventory of one profile."""
 
     span: Span | NotMeasured

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.catalog.kernel_types import BY_ELEMENT
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.device import Device
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import Codes
@@ -23,8 +23,7 @@ FEWEST: Final = 16  # what repeats fewer times than this in a row may be layers,
 LONGEST: Final = 24  # a period has no more kernels than this: what is done for one tensor, not a layer
 
 
-@dataclass(frozen=True, slots=True)
-class KernelLoop:
+class KernelLoop(Struct, frozen=True):
     """The same `period` kernels over and over, from one position of the sequence to before another."""
 
     start: int
@@ -41,8 +40,7 @@ class KernelLoop:
         return slice(self.start + self.period, self.end)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LoopedKernels:
+class LoopedKernels(Struct, frozen=True, eq=False):
     """The steady kernels of a device, stream by stream, and the loops among them."""
 
     operations: Positions

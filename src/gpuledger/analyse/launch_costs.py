@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.attribution.ranges import Nest
 from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.kernel_names import without_ids
+from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import calls_in_ranges
 from gpuledger.messages import say
-from gpuledger.records import dataclass
+from gpuledger.rows import Gpu, Label, Row, Unit, share
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace
@@ -22,8 +24,7 @@ from gpuledger.trace.statistics import Statistics, percentile_in_order, summaris
 from gpuledger.trace.tables import Rows
 
 
-@dataclass(frozen=True, slots=True)
-class CallTimes:
+class CallTimes(Struct, frozen=True):
     """The calls of one function, in nanoseconds. `order` is the profiler's numbering of names."""
 
     name: str
@@ -46,11 +47,6 @@ def by_function(calls: Rows, chosen: Positions | None = None) -> list[CallTimes]
     ]
 
 
-def most_time_first(calls: Rows, chosen: Positions | None = None) -> tuple[CallTimes, ...]:
-    """The same, sorted."""
-    return tuple(sorted(by_function(calls, chosen), key=lambda function: -function.times.total))
-
-
 TINY_NS: Final = 5_000  # an activity shorter than this takes longer to launch than to run
 AHEAD_NS: Final = 10_000  # work that was queued for longer was launched well ahead
 
@@ -68,8 +64,7 @@ DELAYS: Final[tuple[tuple[str, int | None], ...]] = (
 """How long launched work waited, each bucket up to but not including its bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueDelays:
+class QueueDelays(Struct, frozen=True):
     """From a launch call's return to the start of what it launched; 0 for what began before the call returned."""
 
     median_ns: float
@@ -79,8 +74,7 @@ class QueueDelays:
     by_bucket: tuple[tuple[str, int], ...]  # how many activities waited how long, see DELAYS
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchQueue:
+class LaunchQueue(Struct, frozen=True):
     """How far the host runs ahead."""
 
     activities: int
@@ -90,29 +84,87 @@ class LaunchQueue:
     delays: QueueDelays | None  # None where no launch call was recorded
 
 
-@dataclass(frozen=True, slots=True)
-class RangeLaunches:
+class CallRow(Row, frozen=True):
+    """The calls of one function in the steady steps."""
+
+    gpu: Gpu
+    name: Annotated[str, Label(say("Call"), meaning="without the version that nsys appends")]
+    calls: Annotated[int, Label(say("Calls"), Unit.COUNT)]
+    per_step: Annotated[float | None, Label(say("Per step"), Unit.MEAN)]
+    total_ns: Annotated[int, Label(say("Time"), Unit.NS)]
+    average_ns: Annotated[float, Label(say("Avg"), Unit.MEAN_NS, detail=1)]
+    median_ns: Annotated[float, Label(say("Med"), Unit.MEAN_NS, detail=2)]
+    share: Annotated[float | None, Label(say("Share"), Unit.SHARE, meaning="of the steady steps")]
+
+
+class LaunchRangeRow(Row, frozen=True):
     """The launch calls inside the ranges of one name, the ranges inside them included."""
 
-    name: str
-    instances: int
-    launches: int
-    total_ns: int
+    gpu: Gpu
+    range: Annotated[str, Label(say("Range"))]
+    instances: Annotated[int, Label(say("Instances"), Unit.COUNT)]
+    launches: Annotated[int, Label(say("Launches"), Unit.COUNT)]
+    per_instance: Annotated[float, Label(say("Per instance"), Unit.MEAN)]
+    total_ns: Annotated[int, Label(say("Time"), Unit.NS)]
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchCosts:
+class LaunchFamilyRow(Row, frozen=True):
+    """The kernels of one family in the steady steps."""
+
+    gpu: Gpu
+    family: Annotated[str, Label(say("Family"))]
+    kernels: Annotated[int, Label(say("Kernels"), Unit.COUNT)]
+    per_step: Annotated[float | None, Label(say("Per step"), Unit.MEAN)]
+    total_ns: Annotated[int, Label(say("Time"), Unit.NS)]
+    median_ns: Annotated[float, Label(say("Median"), Unit.MEAN_NS)]
+
+
+class QueueRow(Row, frozen=True):
+    """How far the host runs ahead of one GPU in the steady steps."""
+
+    gpu: Gpu
+    activities: Annotated[int, Label(say("GPU activities"), Unit.COUNT)]
+    per_step: Annotated[float | None, Label(say("Per step"), Unit.MEAN)]
+    tiny_share: Annotated[float | None, Label(say("under 5 us"), Unit.SHARE, detail=1)]
+    launched_share: Annotated[
+        float | None, Label(say("launch recorded"), Unit.SHARE, detail=2, meaning="launched by a recorded call")
+    ]
+    queued_p10_ns: Annotated[float | None, Label(say("queued, P10"), Unit.MEAN_NS, detail=3)]
+    queued_median_ns: Annotated[
+        float | None,
+        Label(say("queued, median"), Unit.MEAN_NS, meaning="from the launch call's return to the start on the GPU"),
+    ]
+    queued_p90_ns: Annotated[float | None, Label(say("P90"), Unit.MEAN_NS, detail=3)]
+    ahead_share: Annotated[float | None, Label(say("queued over 10 us"), Unit.SHARE, meaning="the host is ahead")]
+
+
+class LaunchCosts(Struct, frozen=True):
     """All of it, for one GPU. Calls have the most time first, ranges the most launches."""
 
     gpu: int
-    steps: int
+    has_steps: bool
     steady_ns: int
-    launch_calls: tuple[CallTimes, ...]
-    waiting_calls: tuple[CallTimes, ...]
+    launch_calls: tuple[CallRow, ...]
+    waiting_calls: tuple[CallRow, ...]
     waited_ns: int  # when any thread was in one, in the steady stretch: two that wait at once wait once
     queue: LaunchQueue
-    by_range: tuple[RangeLaunches, ...]
-    families: tuple[tuple[str, Statistics], ...]  # the kernels of each family, and how long they run; the most first
+    by_range: tuple[LaunchRangeRow, ...]
+    by_family: tuple[LaunchFamilyRow, ...]
+
+    @property
+    def queue_row(self) -> QueueRow:
+        queue, delays = self.queue, self.queue.delays
+        return QueueRow(
+            gpu=self.gpu,
+            activities=queue.activities,
+            per_step=queue.activities_per_step if self.has_steps else None,
+            tiny_share=queue.tiny_share,
+            launched_share=share(queue.launched, queue.activities),
+            queued_p10_ns=None if delays is None else delays.p10_ns,
+            queued_median_ns=None if delays is None else delays.median_ns,
+            queued_p90_ns=None if delays is None else delays.p90_ns,
+            ahead_share=None if delays is None else delays.ahead_share,
+        )
 
 
 def launch_costs(trace: Trace, device: Device) -> LaunchCosts:
@@ -122,25 +174,52 @@ def launch_costs(trace: Trace, device: Device) -> LaunchCosts:
     waited = union(host.calls["start_ns"][waits], host.calls["end_ns"][waits])
     return LaunchCosts(
         gpu=device.gpu,
-        steps=device.step_count,
+        has_steps=device.steps is not None,
         steady_ns=device.steady_ns,
-        launch_calls=most_time_first(host.calls, launches),
-        waiting_calls=most_time_first(host.calls, waits),
+        launch_calls=call_rows(device, launches),
+        waiting_calls=call_rows(device, waits),
         waited_ns=int(device.steady_part_ns(waited.start_ns, waited.end_ns).sum()),
         queue=_queue(device),
         by_range=_by_range(trace, device, launches),
-        families=_families(device),
+        by_family=_families(device),
     )
 
 
-def _families(device: Device) -> tuple[tuple[str, Statistics], ...]:
+def per_step(device: Device, count: int) -> float | None:
+    """None without steps."""
+    return None if device.steps is None else count / device.step_count
+
+
+def call_rows(device: Device, chosen: Positions) -> tuple[CallRow, ...]:
+    """Some of the steady steps' calls by function, the most time first."""
+    return tuple(
+        CallRow(
+            gpu=device.gpu,
+            name=short_function_name(function.name),
+            calls=function.times.count,
+            per_step=per_step(device, function.times.count),
+            total_ns=function.times.total,
+            average_ns=function.times.average,
+            median_ns=function.times.median,
+            share=share(function.times.total, device.steady_ns),
+        )
+        for function in sorted(by_function(device.host.calls, chosen), key=lambda function: -function.times.total)
+    )
+
+
+def _families(device: Device) -> tuple[LaunchFamilyRow, ...]:
     work = device.work.of(device.gpu)
     kernels = np.flatnonzero(device.begins_steady(work.start_ns) & (work.family >= 0))
     family = work.family[kernels]
     first, number = group(family)
     times = summarise(work.end_ns[kernels] - work.start_ns[kernels], number)
-    families = zip((work.families[family] for family in family[first].tolist()), times, strict=True)
-    return tuple(sorted(families, key=lambda entry: (-entry[1].count, entry[0])))
+    rows = (
+        LaunchFamilyRow(
+            device.gpu, work.families[family], time.count, per_step(device, time.count), time.total, time.median
+        )
+        for family, time in zip(family[first].tolist(), times, strict=True)
+    )
+    return tuple(sorted(rows, key=lambda row: (-row.kernels, row.family)))
 
 
 def _queue(device: Device) -> LaunchQueue:
@@ -179,7 +258,7 @@ def _launch_delays(device: Device) -> Ints:
     return delay
 
 
-def _by_range(trace: Trace, device: Device, launches: Positions) -> tuple[RangeLaunches, ...]:
+def _by_range(trace: Trace, device: Device, launches: Positions) -> tuple[LaunchRangeRow, ...]:
     """Launch calls inside each range, the ranges around it included."""
     ranges = device.host.ranges
     count, time = _inside(device.host, launches)
@@ -187,11 +266,11 @@ def _by_range(trace: Trace, device: Device, launches: Positions) -> tuple[RangeL
     names, number = bare.strings.kinds(bare.codes, str)
     amounts = [np.bincount(number, column, minlength=len(names)) for column in (count > 0, count, time)]
     by_range = [
-        RangeLaunches(name, int(instances), int(inside), int(total))
+        LaunchRangeRow(device.gpu, name, int(instances), int(inside), inside / instances, int(total))
         for name, instances, inside, total in zip(names, *(column.tolist() for column in amounts), strict=True)
         if inside
     ]
-    return tuple(sorted(by_range, key=lambda entry: (-entry.launches, entry.name))[:_MOST_RANGES])
+    return tuple(sorted(by_range, key=lambda row: (-row.launches, row.range))[:_MOST_RANGES])
 
 
 def _inside(host: Host, chosen: Positions) -> tuple[Ints, Ints]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.attribution.lost_time import begins_in, host_stretch, of_this_gpu
 from gpuledger.catalog.kernel_names import cut_label, label, parse, without_ids, without_numbers
@@ -23,7 +24,6 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import near_names
 from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.messages import LANGUAGES, say, translated
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import clip, intersection, parents, total, union
@@ -35,8 +35,7 @@ BETWEEN: Final = " > "  # between the names of a range and of those around it, a
 _MOST_LISTED: Final = 12
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NamedLines:
+class NamedLines(Struct, frozen=True, eq=False):
     """Lines of the books; or a row of the first screen, which has idle time by what set it off."""
 
     lines: tuple[Line, ...]
@@ -44,16 +43,14 @@ class NamedLines:
     trigger: Trigger | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NamedRanges:
+class NamedRanges(Struct, frozen=True, eq=False):
     """Ranges of the steady steps."""
 
     ranges: Rows
     time_ns: int  # how long at least one of them is open on the host
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NamedKernels:
+class NamedKernels(Struct, frozen=True, eq=False):
     """Kernels of the steady steps."""
 
     operations: Positions  # among the device's activities

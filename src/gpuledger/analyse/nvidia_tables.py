@@ -8,10 +8,10 @@ host and projected onto the GPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
+from msgspec import Struct, field
 
 from gpuledger.analyse.launch_costs import CallTimes, by_function
 from gpuledger.ledger.activity import cuda_calls, launches, of_layers, short_names
@@ -24,7 +24,6 @@ from gpuledger.ledger.ranges import (
     spans_of_time,
     thread,
 )
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import NotMeasured, Trace, os_pid
 from gpuledger.trace.spans import Ints, depths, parents
@@ -47,8 +46,7 @@ def _most_time_first(calls: Rows) -> tuple[CallTimes, ...]:
     return tuple(sorted(by_function(calls), key=lambda function: (-function.times.total, function.order)))
 
 
-@dataclass(frozen=True, slots=True)
-class CopyTimes:
+class CopyTimes(Struct, frozen=True):
     """The copies of one kind: their times in nanoseconds, and their bytes."""
 
     operation: str  # NVIDIA's display name
@@ -86,16 +84,14 @@ def cuda_gpu_mem_size_sum(trace: Trace) -> tuple[CopyTimes, ...]:
     return tuple(sorted(by_kind(trace, with_size=True), key=lambda copies: (-copies.sizes.total, copies.operation)))
 
 
-@dataclass(frozen=True, slots=True)
-class KernelTimes:
+class KernelTimes(Struct, frozen=True):
     """The executions of one kernel, in nanoseconds."""
 
     name: str
     times: Statistics
 
 
-@dataclass(frozen=True, slots=True)
-class KernelShapeTimes:
+class KernelShapeTimes(Struct, frozen=True):
     """The executions of one kernel in one launch shape, in nanoseconds."""
 
     name: str
@@ -137,8 +133,7 @@ def cuda_gpu_kern_gb_sum(trace: Trace) -> tuple[KernelShapeTimes, ...]:
     return tuple(by_shape)
 
 
-@dataclass(frozen=True, slots=True)
-class KernelLaunchTimes:
+class KernelLaunchTimes(Struct, frozen=True):
     """The executions of one kernel that one thread launched on one device by one function, in nanoseconds."""
 
     pid: int
@@ -200,8 +195,7 @@ def _where(mask: Flags, values: Ints, number: Positions) -> dict[int, Statistics
     return dict(zip(chosen[first].tolist(), summarise(values[mask], renumbered), strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class RangeTimes:
+class RangeTimes(Struct, frozen=True):
     """The ranges of one name, on the host, in nanoseconds."""
 
     name: RangeName
@@ -209,8 +203,7 @@ class RangeTimes:
     times: Statistics | None  # None where no range's end was recorded
 
 
-@dataclass(frozen=True, slots=True)
-class RangeProjection:
+class RangeProjection(Struct, frozen=True):
     """The ranges of one name in which something was launched, projected onto the GPU."""
 
     name: RangeName
@@ -222,8 +215,7 @@ class RangeProjection:
     mean_children: float
 
 
-@dataclass(frozen=True, slots=True)
-class RangeKernelTimes:
+class RangeKernelTimes(Struct, frozen=True):
     """The executions of one kernel that one thread launched in the ranges of one name, in nanoseconds."""
 
     range: RangeName | None  # None: in no range
@@ -402,8 +394,7 @@ def _distinct(groups: Positions, values: Ints, count: int) -> Ints:
     return np.bincount(groups[first], minlength=count)
 
 
-@dataclass(frozen=True, slots=True)
-class OperationTimes:
+class OperationTimes(Struct, frozen=True):
     """One kernel, kind of copy or function, in nanoseconds."""
 
     category: str  # NVIDIA's word for what it is
@@ -433,8 +424,7 @@ def cuda_api_gpu_sum(trace: Trace) -> tuple[OperationTimes, ...]:
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class NvidiaReport(Generic[R]):
+class NvidiaReport(Struct, Generic[R], frozen=True):
     """One of NVIDIA's tables, whose rows are of type R.
 
     `needs` must all be in the profile, and one of `any_of` at least. Of large tables only `columns` are read. Where

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import group, is_among
 from gpuledger.trace.model import Trace
@@ -25,8 +25,7 @@ BINS: Final = 240
 MOST_STREAMS: Final = 24  # so many streams are told apart, those with the most work first
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StreamUse:
+class StreamUse(Struct, frozen=True, eq=False):
     """One stream's busy time in each bin."""
 
     gpu: int
@@ -35,8 +34,7 @@ class StreamUse:
     busy_ns: Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StreamsOverTime:
+class StreamsOverTime(Struct, frozen=True, eq=False):
     """The streams of a window: those with the most work, in the order of GPU, process and number."""
 
     edges_ns: Ints

@@ -6,11 +6,16 @@ exposed times and the idle time sum to the window. `stream_overlap`: kernels tha
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Annotated, Final
 
+import numpy as np
+from msgspec import Struct
+
+from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
-from gpuledger.records import dataclass
+from gpuledger.messages import say
+from gpuledger.rows import Gpu, Label, Row, Unit, share
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
@@ -18,55 +23,50 @@ from gpuledger.trace.spans import Ints, shares_in_order, total
 from gpuledger.trace.strings import Codes
 
 
-@dataclass(frozen=True, slots=True)
-class Exposure:
-    """One kind of work."""
+class OverlapRow(Row, frozen=True):
+    """One kind of work over the whole window; exposed times and idle time sum to the window."""
 
-    hidden_ns: int
-    exposed_ns: int
-
-    @property
-    def running_ns(self) -> int:
-        return self.hidden_ns + self.exposed_ns
-
-
-@dataclass(frozen=True, slots=True)
-class WorkOverlap:
-    """One GPU's window."""
-
-    gpu: int
-    window_ns: int
-    compute: Exposure
-    communication: Exposure
-    copies: Exposure
-    idle: Exposure
+    gpu: Gpu
+    kind: Annotated[str, Label(say("Kind"))]
+    running_ns: Annotated[int, Label(say("Running"), Unit.NS, detail=1)]
+    hidden_ns: Annotated[int, Label(say("Hidden"), Unit.NS)]
+    exposed_ns: Annotated[int, Label(say("Exposed"), Unit.NS, is_summed=True)]
+    share: Annotated[float | None, Label(say("Of the window"), Unit.SHARE, is_summed=True)]
 
 
-def overlap(device: Device) -> WorkOverlap:
-    """How compute, communication and copies of one GPU overlap."""
-    work = device.ledger.busy
-    return WorkOverlap(
-        gpu=device.gpu,
-        window_ns=device.ledger.window_ns,
-        compute=Exposure(0, work.compute_ns),
-        communication=Exposure(work.hidden_comm_ns, total(work.comm)),
-        copies=Exposure(work.hidden_copy_ns, total(work.copy)),
-        idle=Exposure(0, total(work.idle)),
+COMPUTE: Final = say("compute")
+COMMUNICATION: Final = say("communication")
+COPIES: Final = say("copies")
+IDLE: Final = say("idle")
+
+
+def overlap(device: Device) -> tuple[OverlapRow, OverlapRow, OverlapRow, OverlapRow]:
+    """Compute, communication, copies and idle time of one GPU."""
+    work, window_ns = device.ledger.busy, device.ledger.window_ns
+
+    def row(kind: str, hidden_ns: int, exposed_ns: int) -> OverlapRow:
+        running_ns = hidden_ns + exposed_ns
+        return OverlapRow(device.gpu, kind, running_ns, hidden_ns, exposed_ns, share(exposed_ns, window_ns))
+
+    return (
+        row(COMPUTE, 0, work.compute_ns),
+        row(COMMUNICATION, work.hidden_comm_ns, total(work.comm)),
+        row(COPIES, work.hidden_copy_ns, total(work.copy)),
+        row(IDLE, 0, total(work.idle)),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class OverlappingPair:
-    """A kernel that begins before what ran before it on its stream ends, and the kernel that began last before it."""
+class StreamOverlapRow(Row, frozen=True):
+    """A kernel of the steady steps that begins before what ran before it on its stream ends."""
 
-    before: str
-    name: str
-    count: int
-    overlap_ns: int
+    gpu: Gpu
+    before: Annotated[str, Label(say("Kernel"), shorten=label, meaning="that began last before it")]
+    name: Annotated[str, Label(say("Begins before it ends"), shorten=label)]
+    count: Annotated[int, Label(say("Count"), Unit.COUNT)]
+    overlap_ns: Annotated[int, Label(say("Overlap"), Unit.NS, is_summed=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOverlap:
+class StreamOverlap(Struct, frozen=True):
     """What overlaps on single streams of one GPU in its steady steps."""
 
     gpu: int
@@ -75,7 +75,7 @@ class StreamOverlap:
     in_graphs: int  # of those, how many run in CUDA graphs
     overlap_ns: int
     """How much longer they would take one after the other: durations added up, less the time that they cover."""
-    pairs: tuple[OverlappingPair, ...]  # by what they overlap, the longest first; they sum to `overlap_ns`
+    pairs: tuple[StreamOverlapRow, ...]  # by what they overlap, the longest first; they sum to `overlap_ns`
 
 
 def stream_overlap(trace: Trace, device: Device) -> StreamOverlap:
@@ -97,17 +97,17 @@ def stream_overlap(trace: Trace, device: Device) -> StreamOverlap:
     early = np.flatnonzero(shared > 0)
     names = work.name[mine]
     in_graphs = int((work.graph_node[mine[early]] > 0).sum())
-    pairs = _pairs(trace, names[early - 1], names[early], shared[early])
+    pairs = _pairs(trace, device.gpu, names[early - 1], names[early], shared[early])
     return StreamOverlap(device.gpu, device.step_count, len(early), in_graphs, int(shared[early].sum()), pairs)
 
 
-def _pairs(trace: Trace, before: Codes, names: Codes, shared: Ints) -> tuple[OverlappingPair, ...]:
+def _pairs(trace: Trace, gpu: int, before: Codes, names: Codes, shared: Ints) -> tuple[StreamOverlapRow, ...]:
     first, number = group(before, names)
     total = sweep.sums(number, shared, len(first))
     counts = np.bincount(number, minlength=len(first)).tolist()
     texts = (trace.strings.decode(column[first]) for column in (before, names))
     pairs = [
-        OverlappingPair(one or "?", other or "?", count, time)
+        StreamOverlapRow(gpu, one or "?", other or "?", count, time)
         for one, other, count, time in zip(*texts, counts, total.tolist(), strict=True)
     ]
     return tuple(sorted(pairs, key=lambda pair: (-pair.overlap_ns, pair.before, pair.name)))

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_names import without_ids
@@ -18,7 +19,6 @@ from gpuledger.ledger.activity import State, short_function_name
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.ranges import innermost
-from gpuledger.records import dataclass
 from gpuledger.replay.critical_path import FREE_NS, CriticalPath, PathPart, critical_path, slack
 from gpuledger.replay.edits import with_durations
 from gpuledger.replay.graph import DependencyGraph
@@ -50,8 +50,7 @@ _SIDES: Final[Mapping[Trigger, PathSide]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OperationOnPath:
+class OperationOnPath(Struct, frozen=True):
     """Kernels of one name, copies of one kind, or graphs traced whole."""
 
     name: str  # empty for graphs
@@ -61,8 +60,7 @@ class OperationOnPath:
     gpu_ns: int  # what all of them take in the same stretch, on the path or beside it
 
 
-@dataclass(frozen=True, slots=True)
-class CallOnPath:
+class CallOnPath(Struct, frozen=True):
     """Calls of one name: the time inside them, the host's own code before them, and how many of them waited."""
 
     name: str
@@ -72,8 +70,7 @@ class CallOnPath:
     waits: int  # how often the path goes from the return of the call to what it waited for
 
 
-@dataclass(frozen=True, slots=True)
-class RangeOnPath:
+class RangeOnPath(Struct, frozen=True):
     """What is launched or called in ranges of one name, with the host's code before it; the innermost range counts."""
 
     name: str
@@ -81,8 +78,7 @@ class RangeOnPath:
     gpu_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class BesidePath:
+class BesidePath(Struct, frozen=True):
     """Kernels of one name that run beside the path."""
 
     name: str
@@ -95,8 +91,7 @@ class BesidePath:
     saved_ns: int  # if all of the name were twice as fast
 
 
-@dataclass(frozen=True, slots=True)
-class PathSummary:
+class PathSummary(Struct, frozen=True):
     """What the length of one GPU's steady stretch is due to, or of the part of it that is replayed."""
 
     gpu: int

@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.analyse.diff.compare import CLOCKS_ALIKE
 from gpuledger.analyse.diff.noise import LEAST_SHARE
 from gpuledger.analyse.diff.run_side import RunSide
-from gpuledger.records import dataclass, replace
 from gpuledger.timing.settle import spread
 from gpuledger.trace.statistics import median
 
@@ -45,8 +45,7 @@ _MOST_RANGES: Final = 40
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class RunFigure:
+class RunFigure(Struct, frozen=True):
     """One figure of one run; the ends are of its 95 % interval, where there is one."""
 
     value: float
@@ -55,8 +54,7 @@ class RunFigure:
     high: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRun:
+class StoredRun(Struct, frozen=True):
     """One run, as docs/concepts/history.md describes its columns. '': not known."""
 
     run: str
@@ -73,7 +71,7 @@ class StoredRun:
     method: str
     steps: int
     gpuledger: str
-    figures: dict[str, RunFigure] = field(compare=False, default_factory=dict)
+    figures: dict[str, RunFigure] = field(default_factory=dict)
 
     @property
     def short(self) -> str:
@@ -98,8 +96,7 @@ def side_figures(side: RunSide, phases: Mapping[str, float]) -> dict[str, RunFig
     return figures
 
 
-@dataclass(frozen=True, slots=True)
-class LevelChange:
+class LevelChange(Struct, frozen=True):
     """A figure that is another from a run on: the runs of the levels before and after, next to the change inside."""
 
     verdict: str
@@ -130,8 +127,7 @@ def _middle(runs: Sequence[StoredRun], name: str) -> float | None:
     return median(np.array(values)) if values else None
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(Struct, frozen=True):
     """One figure over all runs that have it. Changes are in the order of runs, noise included."""
 
     figure: str

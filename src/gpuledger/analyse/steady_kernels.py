@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import DTypeLike, NDArray
 
 from gpuledger.analyse.kernel_loops import steady_kernels
@@ -24,7 +25,6 @@ from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, distinct, group, is_among
 from gpuledger.trace.model import Gpu, NotMeasured, Trace
 from gpuledger.trace.spans import Ints, covered, furthest, shares_in_order, union
@@ -45,8 +45,7 @@ _WIDE: Final = ("fp64", "fp32", "tf32")
 _ROOFS: Final = (GpuMetric.TENSOR, GpuMetric.SM_ISSUE)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Shortened:
+class Shortened(Struct, frozen=True, eq=False):
     """Operations, and how long they would take; 0: they would not run."""
 
     operations: Positions

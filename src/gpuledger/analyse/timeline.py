@@ -14,13 +14,13 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.ledger.activity import CUDA_LAYERS, Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.step_variation import variation
-from gpuledger.records import dataclass
 from gpuledger.replay.edits import Edit
 from gpuledger.replay.replayed_trace import Replay
 from gpuledger.replay.scenario import Scenario
@@ -65,8 +65,7 @@ class EventTrack(NamedTuple):
     number: int  # the thread's id, or the stream's
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Events:
+class Events(Struct, frozen=True, eq=False):
     """What happened in a stretch. Columns of equal length."""
 
     span: Span
@@ -206,8 +205,7 @@ def cover(spans: Spans, edges_ns: Ints) -> NDArray[np.float64]:
     return shares
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FixedStretch:
+class FixedStretch(Struct, frozen=True, eq=False):
     """The events of a stretch as they would be with a finding fixed, from where its core began as recorded."""
 
     code: str
@@ -303,8 +301,7 @@ _AROUND: Final = 4  # a place by itself is shown with so many times its length b
 _LEAST_AROUND_NS: Final = 500_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Stretch:
+class Stretch(Struct, frozen=True, eq=False):
     """One stretch of the run."""
 
     core: Span  # the step itself, or the place; the events begin with its first launch
@@ -335,8 +332,7 @@ def shown_stretches(
     return (*shown[:2], *sorted(shown[2:], key=lambda stretch: stretch.core))
 
 
-@dataclass(frozen=True, slots=True)
-class _WantedStretch:
+class _WantedStretch(Struct, frozen=True):
     """A stretch that is to be shown, if there is room."""
 
     core: Span

@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.layer_structure import PART_OF_GEMM, PART_OF_NORM, LayerStructure
@@ -41,7 +42,6 @@ from gpuledger.ledger.activity import GRAPH_FAMILY, Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import nothing_matches
 from gpuledger.ledger.ranges import innermost
-from gpuledger.records import dataclass
 from gpuledger.regex import NamePattern
 from gpuledger.trace.keys import by_row, distinct, group, same
 from gpuledger.trace.model import Trace
@@ -64,8 +64,7 @@ class ToldBy(IntEnum):
     ORDER = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WorkPhases:
+class WorkPhases(Struct, frozen=True, eq=False):
     """Columns for the activities of one GPU, in their order."""
 
     phases: tuple[str, ...]  # those that occur, in the order of a layer, the user's own first

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from msgspec import Struct
+
 from gpuledger.analyse.kernels.judgement import JudgedKernel, JudgedLaunch, judged, kernels, severity
 from gpuledger.analyse.kernels.roofs import device_of
 from gpuledger.analyse.kernels.step_kernels import KernelTally, MatchedTimeline, kernels_tally, timeline_tally
@@ -22,13 +24,11 @@ from gpuledger.analyse.utilization.stretches import (
 )
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.ledger.device import Device
-from gpuledger.records import dataclass
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Gpu, Note, NotMeasured, Origin
 
 
-@dataclass(frozen=True)
-class KernelsAnswer:
+class KernelsAnswer(Struct, frozen=True, dict=True):
     """The kernels of reports of Nsight Compute, those that took the most time first."""
 
     kernels: Sequence[JudgedKernel]
@@ -84,8 +84,7 @@ def kernels_answer(files: Sequence[str], report: KernelReport) -> KernelsAnswer:
     return KernelsAnswer(kernels(judged(launch) for launch in report.launches), files, report.health)
 
 
-@dataclass(frozen=True)
-class MatchedAnswer:
+class MatchedAnswer(Struct, frozen=True, dict=True):
     """The kernels of a step with the profiled launches that speak for them."""
 
     matched: MatchedTimeline
@@ -101,8 +100,7 @@ class MatchedAnswer:
         return KernelsAnswer(kernels(self.matched.unused))
 
 
-@dataclass(frozen=True)
-class UseAnswer:
+class UseAnswer(Struct, frozen=True, dict=True):
     """What one GPU's compute uses of it; `use` is None where nothing was sampled."""
 
     device: Device
@@ -114,8 +112,7 @@ class UseAnswer:
         return compute_split(self.device, None if self.use is None else self.use[0].class_of_row)
 
 
-@dataclass(frozen=True)
-class TimelineUse:
+class TimelineUse(Struct, frozen=True, dict=True):
     """What samples say of the GPUs of a timeline, and what Nsight Compute `counted` of the same kernels."""
 
     origin: Origin

@@ -7,44 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuledger.analyse.gap_summary import GapSummary, gap_summary
-from gpuledger.analyse.launch_costs import LaunchCosts, launch_costs
-from gpuledger.analyse.memory.figures import MemoryFigures, memory_figures
-from gpuledger.analyse.operators.arithmetic import Inputs, OperatorWork, parse_inputs
-from gpuledger.analyse.operators.costs import OperatorCosts, operator_costs
-from gpuledger.analyse.overlap import StreamOverlap, WorkOverlap, overlap, stream_overlap
 from gpuledger.analyse.range_tree import RangeTree, range_tree
-from gpuledger.analyse.step_summary import PhaseTime, StepBooks, phase_times, step_books
-from gpuledger.findings.idle import code_of_trigger
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.step_variation import Variation, variation
-from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.operators.operators import OpGroup
     from gpuledger.analyse.utilization.stretches import SampledUse
-
-
-@dataclass(frozen=True, slots=True)
-class StepsAnswer:
-    """The steps of one GPU; without steps, only the levels that the device knows."""
-
-    device: Device
-    variation: Variation | None
-    phases: tuple[PhaseTime, ...] = ()
-    every_step: tuple[StepBooks, ...] = ()
-    use: SampledUse | None = None
-    """Means of each step's counters, where they were sampled."""
-
-
-def steps_answer(trace: Trace, device: Device) -> StepsAnswer:
-    """How long a step takes, and how steps differ."""
-    steps = variation(device)
-    if steps is None:
-        return StepsAnswer(device, None)
-    return StepsAnswer(device, steps, phase_times(device, steps), step_books(device, steps), sampled_use(trace, device))
 
 
 def sampled_use(trace: Trace, device: Device) -> SampledUse | None:
@@ -57,89 +26,7 @@ def sampled_use(trace: Trace, device: Device) -> SampledUse | None:
     return None if isinstance(use, NotMeasured) else use
 
 
-@dataclass(frozen=True, slots=True)
-class GapsAnswer:
-    """Why one GPU was idle."""
-
-    device: Device
-    summary: GapSummary
-
-    @property
-    def code(self) -> str | None:
-        """The finding about the trigger with the most idle time in the steady steps; None where none is."""
-        if not self.summary.by_trigger:
-            return None
-        return code_of_trigger(max(self.summary.by_trigger, key=lambda part: part.time_ns).trigger)
-
-
-def gaps_answer(trace: Trace, device: Device, least_ns: int | None = None) -> GapsAnswer:
-    """Why the GPU was idle; the longest gaps, or all from `least_ns` on."""
-    return GapsAnswer(device, gap_summary(trace, device, least_ns))
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchesAnswer:
-    """What launching costs."""
-
-    device: Device
-    costs: LaunchCosts
-
-
-def launches_answer(trace: Trace, device: Device) -> LaunchesAnswer:
-    """What launches cost, and how far the host runs ahead."""
-    return LaunchesAnswer(device, launch_costs(trace, device))
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryAnswer:
-    """What is copied and allocated."""
-
-    device: Device
-    figures: MemoryFigures
-
-
-def memory_answer(trace: Trace, device: Device) -> MemoryAnswer:
-    """What is copied and allocated."""
-    return MemoryAnswer(device, memory_figures(trace, device))
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorShape:
-    """The launches of an operator with like inputs, and the work that these make, where it can be counted."""
-
-    costs: OpGroup
-    inputs: Inputs
-    work: OperatorWork | None
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorsAnswer:
-    """What operators cost."""
-
-    device: Device
-    costs: OperatorCosts
-
-    def shapes(self, most: int) -> list[OperatorShape]:
-        """The first operators by inputs with GPU time or counted work; none where no inputs were recorded at all."""
-        groups = self.costs.operators.by_inputs
-        if all(group.inputs is None for group in groups):
-            return []
-        counted = {(work.name, work.inputs): work for work in self.costs.work.work}
-        chosen = [group for group in groups if group.device_self_ns or (group.name, group.inputs) in counted]
-        return [
-            OperatorShape(
-                group, parse_inputs(group.inputs) or Inputs((), ()), counted.get((group.name, group.inputs or ""))
-            )
-            for group in chosen[:most]
-        ]
-
-
-def operators_answer(trace: Trace, device: Device) -> OperatorsAnswer:
-    """Host and GPU time by operator."""
-    return OperatorsAnswer(device, operator_costs(trace, device))
-
-
-def ranges_answer(trace: Trace, device: Device) -> RangeTree:
+def ranges_of_gpu(trace: Trace, device: Device) -> RangeTree:
     """Host and GPU time by range; with what the kernels of each use of the GPU, where it was sampled."""
     if Table.METRICS not in trace.tables:
         return range_tree(trace, device)
@@ -147,17 +34,3 @@ def ranges_answer(trace: Trace, device: Device) -> RangeTree:
 
     use = use_of_kernels(trace, device.gpu, device.ledger.busy.stretches)
     return range_tree(trace, device, None if isinstance(use, NotMeasured) else use)
-
-
-@dataclass(frozen=True, slots=True)
-class OverlapAnswer:
-    """What runs beside what, and kernels that overlap on one stream."""
-
-    device: Device
-    work: WorkOverlap
-    on_streams: StreamOverlap
-
-
-def overlap_answer(trace: Trace, device: Device) -> OverlapAnswer:
-    """What runs beside what, and kernels that overlap on one stream."""
-    return OverlapAnswer(device, overlap(device), stream_overlap(trace, device))

@@ -9,18 +9,19 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from gpuledger.analyse.gap_summary import GapSummary, gap_summary
 from gpuledger.analyse.inventory import Contents, Missing, about_unclassified, contents, missing
 from gpuledger.analyse.launch_costs import LaunchCosts, launch_costs
 from gpuledger.analyse.memory.figures import MemoryFigures, MemoryUse, memory_figures, memory_use
 from gpuledger.analyse.over_time import StreamsOverTime, stream_use
-from gpuledger.analyse.overlap import WorkOverlap, overlap
+from gpuledger.analyse.overlap import OverlapRow, overlap
 from gpuledger.analyse.ranks.rank import rank_places
-from gpuledger.analyse.step_summary import PhaseTime, phase_times
+from gpuledger.analyse.step_summary import PrefillRow, phase_times
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun, finding_place
 from gpuledger.ledger.step_variation import Variation, variation
-from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest
@@ -47,17 +48,13 @@ _MOST_FIXED: Final = 20_000
 """A stretch with more events is not shown a second time with the first finding fixed."""
 
 _MOST_IN_PHASES: Final = 1_000_000
-"""Of more GPU work `gpuledger phases` tells the phases, and no page."""
-
-_ENOUGH_FOR_PHASES: Final = 8_000
-"""So many activities' phases are told in text and JSON, or one step's: all steps are alike, and every report pays."""
+"""Of more GPU work `gpuledger ranges` tells the phases, and no page."""
 
 _LONGEST_GAPS: Final = 5
 """So many gaps can be looked at on the timeline, beside those that findings are about."""
 
 
-@dataclass(frozen=True, eq=False)
-class ReportAnswer:
+class ReportAnswer(Struct, frozen=True, eq=False, dict=True):
     """A profiled run with all that is said of it."""
 
     run: ProfiledRun
@@ -97,7 +94,7 @@ class ReportAnswer:
         return variation(self.run.main_device)
 
     @cached_property
-    def phases(self) -> tuple[PhaseTime, ...]:
+    def phases(self) -> tuple[PrefillRow, ...]:
         return () if self.variation is None else phase_times(self.run.main_device, self.variation)
 
     @cached_property
@@ -112,9 +109,9 @@ class ReportAnswer:
     @cached_property
     def step_phases(self) -> PhaseTimes | None:
         """What phases take in steps from the middle of the main GPU's; None where most work is of none."""
-        from gpuledger.analyse.phase_costs import sampled_phases
+        from gpuledger.analyse.phase_costs import ENOUGH_FOR_PHASES, sampled_phases
 
-        return sampled_phases(self.run.trace, self.run.main_device, _ENOUGH_FOR_PHASES)
+        return sampled_phases(self.run.trace, self.run.main_device, ENOUGH_FOR_PHASES)
 
     @cached_property
     def serving(self) -> Serving | None:
@@ -160,7 +157,7 @@ class ReportAnswer:
         return fixed_stretch(self.finder, stretch, self.scenario, self.run.devices, first.code, first.edit)
 
     @cached_property
-    def overlaps(self) -> list[WorkOverlap]:
+    def overlaps(self) -> list[tuple[OverlapRow, ...]]:
         """Of each GPU."""
         return [overlap(device) for device in self.run.devices]
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TypeVar
 
+from msgspec import Struct
+
 from gpuledger.analyse.diff.compare import Diff, launch_split
 from gpuledger.analyse.diff.gate import GateOutcome
 from gpuledger.analyse.diff.noise import Controls
@@ -22,14 +24,12 @@ from gpuledger.analyse.ranks.collectives import (
 from gpuledger.analyse.ranks.fixing import Fixing
 from gpuledger.analyse.ranks.job import ComputeBalance, Job, StepAcrossRanks, compute_balance, steps_across_ranks
 from gpuledger.analyse.ranks.rank_times import RankTimes, rank_times
-from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class PerStep:
+class PerStep(Struct, frozen=True):
     """What one side does in a step; nothing, where it has none of the kind."""
 
     count: float = 0.0
@@ -37,8 +37,7 @@ class PerStep:
     bytes: float | None = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class RangeChange:
+class RangeChange(Struct, frozen=True):
     """A kind of range on both sides, per step."""
 
     pair: RangePair
@@ -56,8 +55,7 @@ class RangeChange:
         return change_share(*self.host_ns)
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(Struct, frozen=True, dict=True):
     """A comparison, and how its gates turned out."""
 
     diff: Diff
@@ -136,8 +134,7 @@ def change_share(before: float, after: float) -> float:
     return math.inf if after else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class JobAnswer:
+class JobAnswer(Struct, frozen=True):
     """A job of many ranks: what fixing saves, its ranks, its collectives, and its steps across ranks."""
 
     job: Job

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.attribution.launch_places import place_of_work, placed_paths
@@ -22,7 +23,6 @@ from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.model import Trace
@@ -49,8 +49,7 @@ class TreeKind(Enum):
     FAMILIES = "families"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FlameTree:
+class FlameTree(Struct, frozen=True, eq=False):
     """One tree. Columns of equal length, parents before their children."""
 
     kind: TreeKind

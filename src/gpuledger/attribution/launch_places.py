@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.attribution.ranges import NamePaths
@@ -18,7 +19,6 @@ from gpuledger.catalog.kernel_names import without_numbers
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import calls_in_ranges, innermost, spans_of_time, thread
-from gpuledger.records import dataclass
 from gpuledger.regex import NamePattern
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group, same, take
@@ -40,8 +40,7 @@ def place_of_work(trace: Trace, work: Activities) -> Positions:
     return place
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlacedPaths:
+class PlacedPaths(Struct, frozen=True, eq=False):
     """Paths of names, those of places included."""
 
     paths: NamePaths
@@ -101,8 +100,7 @@ def placed_paths(
 FEWEST_LAYERS: Final = 3  # a stretch that repeats less often is no layer
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchPlaces:
+class LaunchPlaces(Struct, frozen=True):
     """The place of each activity that was asked about."""
 
     of: NDArray[np.signedinteger]  # for each activity a position in `names`

@@ -14,13 +14,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.attribution.lost_time import FEWEST_SAMPLES, ThreadTime, whole_ns
 from gpuledger.catalog.kernel_names import without_numbers
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, say
-from gpuledger.records import dataclass, replace
 from gpuledger.regex import regex
 from gpuledger.trace.keys import RowsByKey, group
 from gpuledger.trace.model import Trace, os_pid, thread_number
@@ -48,8 +49,7 @@ _PART_OF_STEP: Final = regex(r"\(torch/(?:nn/modules/module|optim/\w+|autograd/\
 _INNER: Final = regex(r"(?:\.<locals>)?\.<(?:listcomp|genexpr|dictcomp|setcomp|lambda)>")
 
 
-@dataclass(frozen=True, slots=True)
-class LinePlace:
+class LinePlace(Struct, frozen=True):
     """A line, and how much of what was looked at is there."""
 
     file: str
@@ -209,8 +209,7 @@ def idle_lines(trace: Trace, device: Device) -> tuple[LinePlace, ...]:
     return tuple(sorted(lines.values(), key=lambda line: (-line.amount_ns, line.at)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LineRuns:
+class LineRuns(Struct, frozen=True, eq=False):
     """At which line a thread was, from the first look that found it there to the first that did not."""
 
     start_ns: Ints

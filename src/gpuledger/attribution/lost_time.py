@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.attribution.ranges import NamedNest
@@ -22,7 +24,6 @@ from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import spans_of_time, thread
-from gpuledger.records import dataclass, replace
 from gpuledger.regex import regex
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, is_among
 from gpuledger.trace.model import Trace
@@ -32,8 +33,7 @@ from gpuledger.trace.tables import Rows, Table
 _NOT_THE_HOSTS: Final = (Cause.DEVICE_WAIT, Cause.CONTEXT_SWITCH)  # what ends these gaps had been launched in time
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ThreadTime:
+class ThreadTime(Struct, frozen=True, eq=False):
     """Stretches of one thread's time."""
 
     thread: int  # as `ledger.ranges.thread` numbers it
@@ -50,8 +50,7 @@ class ThreadTime:
         return longest(self.spans)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LostTime:
+class LostTime(Struct, frozen=True, eq=False):
     """What some gaps cost."""
 
     by_thread: tuple[ThreadTime, ...]

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.attribution.lines import (
     LinePlace,
@@ -38,7 +40,6 @@ from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.messages import say
-from gpuledger.records import dataclass, replace
 from gpuledger.regex import regex
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import RowsByKey, distinct, group, is_among
@@ -68,8 +69,7 @@ _OUTSIDE: Final = -1  # the path of what lies in no range
 _Sides = tuple[str | None, str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class RangePlace:
+class RangePlace(Struct, frozen=True):
     """The ranges of one path, and what they hold."""
 
     path: tuple[str, ...]  # outermost first; empty for what lies outside every range
@@ -212,8 +212,7 @@ _NO_PLACE: Final = regex(
 _OPERATOR: Final = regex(r"^at::_ops::(?P<name>\w+)::call\(")
 
 
-@dataclass(frozen=True, slots=True)
-class StackPlace:
+class StackPlace(Struct, frozen=True):
     """A function, and how much of what was looked at is in it: nanoseconds, or samples."""
 
     name: str
@@ -315,8 +314,7 @@ def _heaviest_stack(trace: Trace, stacks: Ints, amount: Ints, whole: int) -> Sta
 _HOST_FUNCTION: Final = ("LaunchHostFunc", "StreamAddCallback")  # calls that queue a function of the host on a stream
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadPlaces:
+class ThreadPlaces(Struct, frozen=True):
     """What held the time of one or several threads, as far as it was recorded."""
 
     pid: int
@@ -392,8 +390,7 @@ def places_of_other(trace: Trace, ranges: ProgramRanges, part: ThreadTime) -> Th
     return places(trace, ranges, (part,), system.where(~waits))
 
 
-@dataclass(frozen=True, slots=True)
-class WaitPlaces:
+class WaitPlaces(Struct, frozen=True):
     """Where the waits were made that time was lost after."""
 
     path: tuple[str, ...]  # the ranges around most of them, by the time lost after them; empty where no range was

@@ -13,11 +13,11 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_names import without_ids, without_numbers
 from gpuledger.ledger.ranges import thread
-from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.trace.keys import Positions, group, is_among
 from gpuledger.trace.model import Trace
@@ -32,8 +32,7 @@ def levels(parent: Positions) -> Iterator[Positions]:
     yield from np.split(order, np.flatnonzero(np.diff(level[order])) + 1)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Nest:
+class Nest(Struct, frozen=True, eq=False):
     """Ranges of one kind, and which encloses which: `parent` holds positions in `rows`, -1 for the outermost."""
 
     rows: Rows
@@ -72,8 +71,7 @@ _ADDRESS: Final = regex(r" object at 0x[0-9a-f]+")
 _MODULE: Final = regex(r"^(?P<kind>nn\.Module: .*)_\d+$")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NamedNest:
+class NamedNest(Struct, frozen=True, eq=False):
     """Ranges, which encloses which, and what they are called."""
 
     nest: Nest

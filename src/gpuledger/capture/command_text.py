@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.errors import GpuledgerError
-from gpuledger.records import dataclass
 
 SHELLS: Final = ("sh", "bash", "dash", "zsh", "ksh", "ash")
 _COMMAND_FOLLOWS: Final = frozenset(("if", "then", "elif", "else", "while", "until", "do", "{", "!", "time"))
@@ -29,8 +30,7 @@ class UnreadableText(ValueError):
     """The text holds what is not read here; says what."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShellWord:
+class ShellWord(Struct, frozen=True):
     """One word as it stands in the text."""
 
     source: str
@@ -46,8 +46,7 @@ class ShellWord:
         return self.source if _EXPANDED.search(self.source) else shlex.quote(shlex.split(self.source)[0])
 
 
-@dataclass(frozen=True, slots=True)
-class SimpleCommand:
+class SimpleCommand(Struct, frozen=True):
     """The words of one command, assignments before it included, redirections not."""
 
     words: tuple[ShellWord, ...]
@@ -207,8 +206,7 @@ _HAND_ON: Final = {
 """Programs that start another: their options that take a word, and how many words come before the other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """These words in place of those from `begin` to `end`."""
 
     begin: int
@@ -220,8 +218,7 @@ Editor = Callable[[tuple[str, ...], bool], tuple[Edit, ...] | None]
 """Takes the words of a program, and whether they stand in a shell's text; None where it is not one to be changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramPlace:
+class ProgramPlace(Struct, frozen=True):
     """Where the program stands behind what hands on to it."""
 
     begin: int

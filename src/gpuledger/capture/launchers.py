@@ -15,9 +15,10 @@ import shlex
 import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from gpuledger.capture.command_text import (
     Edit,
@@ -29,7 +30,6 @@ from gpuledger.capture.command_text import (
 )
 from gpuledger.capture.secrets import without_secrets
 from gpuledger.errors import GpuledgerError, ToolFailed
-from gpuledger.records import dataclass
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.processes import Ran, fetch_output, run
 
@@ -38,8 +38,7 @@ _MPI: Final = ("mpirun", "mpiexec", "mpiexec.hydra", "mpirun_rsh", "mpiexec.open
 LAUNCHERS: Final = ("torchrun", *_MPI, "srun")
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """A launcher with its options, and the program of each rank."""
 
     command: tuple[str, ...]
@@ -177,8 +176,7 @@ def _check_program(command: tuple[str, ...], place: int) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class MainProgram:
+class MainProgram(Struct, frozen=True):
     """Where the program stands in a command."""
 
     words: tuple[str, ...]  # the program and its arguments; those of a text as they are written there
@@ -311,8 +309,7 @@ _SIGNAL: Final = (
 """To the process group, as a terminal does: the third word behind the name in /proc. Not to the one of init."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remote:
+class Remote(Struct, frozen=True):
     """Where a command is to run, and the folder for its files there."""
 
     prefix: tuple[str, ...]

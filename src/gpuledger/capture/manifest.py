@@ -13,13 +13,12 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct, field
 
 from gpuledger.capture.command_text import program_place
 from gpuledger.capture.launchers import main_program
@@ -27,7 +26,6 @@ from gpuledger.capture.output_files import MANIFEST_SCHEMA
 from gpuledger.capture.secrets import looks_secret, shown_value, without_secrets
 from gpuledger.errors import GpuledgerError, OutputRefused, ToolFailed
 from gpuledger.json_types import Count, Json, builtins
-from gpuledger.records import dataclass
 from gpuledger.system.files import reason_of, whole_file
 from gpuledger.system.machine import Machine
 from gpuledger.system.processes import run
@@ -57,8 +55,7 @@ class Commit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     is_dirty: bool = msgspec.field(name="dirty")
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentWishes:
+class EnvironmentWishes(Struct, frozen=True):
     """What --env asks for."""
 
     noted: tuple[str, ...] = ()
@@ -137,8 +134,7 @@ class RecordedCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     advice: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlainRun:
+class PlainRun(Struct, frozen=True):
     """The program once without its profiler, or why there was no such run."""
 
     window_ns: tuple[int, ...] | None = None
@@ -149,8 +145,7 @@ class PlainRun:
     how: str | None = None  # what was measured, and how it was seen
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """Everything that is written down about one capture."""
 
     tool: str
@@ -373,16 +368,14 @@ program's own, and would be changed in its environment.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class SeenEnvironment:
+class SeenEnvironment(Struct, frozen=True):
     """What a program had."""
 
     variables: Mapping[str, str]
     lost: tuple[str, ...]  # names that were set, and had another value or none
 
 
-@dataclass(frozen=True, slots=True)
-class Witness:
+class Witness(Struct, frozen=True):
     """Looks at the environment of one program."""
 
     file: str  # where it writes what it saw, on the machine where the program runs

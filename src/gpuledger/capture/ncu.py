@@ -11,8 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.errors import GpuledgerError
-from gpuledger.records import dataclass
 
 SECTIONS: Final = {
     "SpeedOfLight": "how near compute and memory come to their peaks",
@@ -29,8 +30,7 @@ SECTIONS: Final = {
 """All that verdicts use, and nothing more: a quarter of the cost of ncu's own full set."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """How often ncu runs a launch for a set, and what one launch takes in all beside the kernel itself."""
 
     passes: int
@@ -50,8 +50,7 @@ ENDING: Final = ".ncu-rep"  # ncu puts it behind the name of an export
 _SPECIAL: Final = re.compile(r"([\\^$.|?*+()\[\]{}])")
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(Struct, frozen=True):
     """What ncu is to measure: the options that say so, and what that costs."""
 
     options: tuple[str, ...]
@@ -79,8 +78,7 @@ _OURS: Final = (
 """What a run needs that we start ourselves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Which launches to profile. `skip` and `count` are of each launch configuration, or of all launches together."""
 
     kernel: str | None = None  # a regular expression for the function's name

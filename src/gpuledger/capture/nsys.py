@@ -16,19 +16,20 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.capture.command_text import Edit, edit_command
 from gpuledger.capture.launchers import launch_of
 from gpuledger.capture.window import opens_window
 from gpuledger.errors import GpuledgerError, MissingPackage, ToolFailed
-from gpuledger.records import dataclass, replace
 from gpuledger.system.files import PARTIAL, cache_folder, make_private, put_in_place
 from gpuledger.system.machine import find_nsys
 from gpuledger.system.opening import copy_into, exists, is_limited, status_of
 from gpuledger.system.processes import Ran, run
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Struct, frozen=True):
     """One option of the tool, and why it is given."""
 
     name: str
@@ -240,8 +241,7 @@ SHORT_S: Final = 60
 """What takes longer is sampled only where that is asked for: a minute is some 20 million values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
+class Wishes(Struct, frozen=True):
     """What the user wants of nsys."""
 
     presets: tuple[str, ...] = ()

@@ -12,8 +12,9 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.errors import OutputRefused
-from gpuledger.records import dataclass
 from gpuledger.system.files import reason_of
 
 REPORTS: Final = {"nsys": ".nsys-rep", "ncu": ".ncu-rep", "torch": ".json.gz", "rocprof": "_results.db"}
@@ -46,8 +47,7 @@ def samples_of(profile: Path) -> tuple[Path, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CapturePlace:
+class CapturePlace(Struct, frozen=True):
     """Where the files of one capture go: a folder, and how their names begin."""
 
     folder: Path

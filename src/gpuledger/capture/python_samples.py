@@ -16,12 +16,12 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import field
 from typing import IO, Final
+
+from msgspec import Struct, field
 
 from gpuledger.capture.output_files import SAMPLES, CapturePlace
 from gpuledger.capture.python_stacks import KNOWN, Frame, NoPython, PythonProcess, Unreadable
-from gpuledger.records import dataclass
 from gpuledger.system.files import reason_of, whole_file
 from gpuledger.system.processes import ProcessTree
 
@@ -37,8 +37,7 @@ NOT_LINUX: Final = "Python's stacks are sampled on Linux only"
 NO_PYTHON: Final = f"no Python was sampled, so there are no lines of code: the program ran no CPython {KNOWN}"
 
 
-@dataclass(slots=True)
-class _SectionFile:
+class _SectionFile(Struct):
     """The file of one process, and how its records are numbered."""
 
     process: PythonProcess

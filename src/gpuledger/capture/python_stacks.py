@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from gpuledger.records import dataclass
+from msgspec import Struct
 
 MAX_DEPTH: Final = 200  # innermost frames that are kept of a deeper stack
 _MAX_THREADS: Final = 10_000  # a longer list is one that changes while it is read
@@ -47,8 +47,7 @@ class NoPython(Unreadable):
     """The process holds no Python."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(Struct, frozen=True):
     """Where the fields of CPython's structures lie, in bytes."""
 
     interpreters: int

@@ -22,10 +22,12 @@ import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gpuledger.capture import manifest as manifests
 from gpuledger.capture import python_samples
@@ -37,7 +39,6 @@ from gpuledger.capture.secrets import without_secrets
 from gpuledger.capture.torch_command import Schedule, torch_command
 from gpuledger.capture.window import opens_window
 from gpuledger.errors import GpuledgerError, MissingPackage, NothingRecorded, ToolFailed
-from gpuledger.records import dataclass, replace
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.machine import find_nsys, machine, version_of
 from gpuledger.system.processes import AttendedRun, Ran, run_attended
@@ -50,8 +51,7 @@ _NOTE: Final = re.compile(r"(\d{1,9}) (\d{1,19})(?: (\d{1,19}))?")
 _PARTED: Final = re.compile(r"[\s:]")
 
 
-@dataclass(frozen=True, slots=True)
-class PlainProgram:
+class PlainProgram(Struct, frozen=True):
     """What is run, and where it notes its windows."""
 
     argv: tuple[str, ...]
@@ -247,8 +247,7 @@ _BY_NSYS: Final = 128 + signal.SIGTERM
 Tell = Callable[[str], None]  # takes a sentence for the user
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """Everything that is known before the program starts."""
 
     tool: str
@@ -281,8 +280,7 @@ class Recording:
         return shlex.join(shown) if main.in_text is None else " ".join(shown)
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureOutcome:
+class CaptureOutcome(Struct, frozen=True):
     """What came of it."""
 
     manifest: Manifest

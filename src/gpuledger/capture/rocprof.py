@@ -5,14 +5,14 @@ Written after AMD's documentation: no machine with an AMD GPU was at hand to run
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from gpuledger.capture.nsys import Flag
 from gpuledger.capture.output_files import CapturePlace
 from gpuledger.errors import GpuledgerError
-from gpuledger.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class RocprofWishes:
+class RocprofWishes(Struct, frozen=True):
     """What to record of a program on an AMD GPU."""
 
     hsa: bool = False

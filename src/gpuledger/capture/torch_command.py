@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.capture.command_text import Edit, edit_command, edits_behind, program_place, text_place
 from gpuledger.capture.launchers import PYTHON, launch_of, python_beside
 from gpuledger.capture.nsys import Flag
 from gpuledger.errors import GpuledgerError
-from gpuledger.records import dataclass
 
 RUNNER: Final = Path(__file__).parent / "torch_runner.py"
 OURS: Final = "gpuledger"
@@ -23,8 +24,7 @@ _WARMUP: Final = "steps that the profiler runs in, and throws away: its own star
 _TAKE_A_VALUE: Final = ("-X", "-W", "--check-hash-based-pycs")
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """Which steps to record, and what of them."""
 
     wait: int = 0

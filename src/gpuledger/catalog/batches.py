@@ -10,14 +10,14 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from gpuledger.records import dataclass
+from msgspec import Struct
+
 from gpuledger.regex import regex
 
 UNKNOWN: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """What one step computes. `UNKNOWN` where the name does not say."""
 
     engine: str

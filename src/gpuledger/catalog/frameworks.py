@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.catalog.gpus import AMD
-from gpuledger.records import dataclass
 from gpuledger.trace.model import Origin, Trace
 from gpuledger.trace.tables import Table
 
@@ -57,8 +58,7 @@ def is_torch(framework: Framework) -> bool:
     return BASE.get(framework, framework) is Framework.TORCH
 
 
-@dataclass(frozen=True, slots=True)
-class Signs:
+class Signs(Struct, frozen=True):
     """Words that prove a framework; a line break stands for where a name begins or ends."""
 
     kernels: tuple[str, ...] = ()

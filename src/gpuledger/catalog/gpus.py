@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from gpuledger.catalog.gpu_metrics import WARPS_PER_SM
-from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.trace.model import Gpu, NotMeasured
 
@@ -23,8 +24,7 @@ PLAIN_TYPES: Final = ("fp64", "fp32", "fp16")
 """The types that peaks outside matrix units are given for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Peaks:
+class Peaks(Struct, frozen=True):
     """One model of GPU. TFLOP/s by type (TOP/s for int8), without sparsity; a type that is not there is unknown.
 
     Without `tf32` the GPU has no such type: whoever adds a model that has it gives its figure too.
@@ -440,8 +440,7 @@ _ROOM: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OccupancyLimit:
+class OccupancyLimit(Struct, frozen=True):
     """What a launch allows."""
 
     share: float

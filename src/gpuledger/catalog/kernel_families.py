@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Final, TypeAlias
 
-from gpuledger.records import dataclass
+from msgspec import Struct
+
 from gpuledger.regex import LOOKED_AT, NamePattern
 
 _TOKEN: Final = re.compile(
@@ -27,8 +28,7 @@ _TOKEN: Final = re.compile(
 _MAY_BE_MISSING: Final = re.compile(r"[?*]|\{0?,.*")
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(Struct, frozen=True):
     """One alternative of a pattern. Every text that it matches holds one of the anchors, in lower case a to z."""
 
     pattern: str

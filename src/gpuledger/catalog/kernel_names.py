@@ -13,8 +13,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.catalog.kernel_families import CARRIERS, OTHER, family
-from gpuledger.records import dataclass
 from gpuledger.regex import LOOKED_AT, regex
 
 
@@ -94,8 +95,7 @@ _TRUTH: Final = regex(r"\b(?:true|false)\b")
 _SPACES: Final = regex(r"(?:(?<!\s)\s+)?([<>,*&\[\]{}:])\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class KernelName:
+class KernelName(Struct, frozen=True):
     """A demangled name, taken apart."""
 
     short: str

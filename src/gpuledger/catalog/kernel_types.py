@@ -11,8 +11,9 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from gpuledger.catalog.kernel_names import name_matcher
-from gpuledger.records import dataclass
 from gpuledger.regex import LOOKED_AT, regex
 
 MATRIX_FAMILIES: Final = frozenset({"gemm", "convolution", "attention"})
@@ -281,8 +282,7 @@ VECTOR_BYTES: Final = 16
 VECTORIZED_PER_BLOCK, UNROLLED_PER_BLOCK = 1024, 512
 
 
-@dataclass(frozen=True, slots=True)
-class ElementKernel:
+class ElementKernel(Struct, frozen=True):
     """What a kernel by element does for each element. Sizes are bytes; 0: not told by its name."""
 
     tensors: int

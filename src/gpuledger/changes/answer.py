@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.analyse.range_tree import RangeRole, range_shares
@@ -20,7 +22,6 @@ from gpuledger.findings.rules import PlainHost
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import Cause
 from gpuledger.messages import say
-from gpuledger.records import dataclass, replace
 from gpuledger.replay.critical_path import critical_path
 from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.scenario import Scenario
@@ -29,8 +30,7 @@ from gpuledger.trace.sweep import states
 from gpuledger.units import share_text, time_text
 
 
-@dataclass(frozen=True, slots=True)
-class FasterPart:
+class FasterPart(Struct, frozen=True):
     """A part of a whole, made faster."""
 
     change: str
@@ -79,8 +79,7 @@ def speed_up_of_tables(side: RunSide, wanted: str, factor: float) -> FasterPart:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayedStretch:
+class ReplayedStretch(Struct, frozen=True):
     """Kinds of time sum to the stretch: each instant is of the first that applies."""
 
     steady_ns: int
@@ -123,8 +122,7 @@ WORTH_TELLING: Final = 0.01
 MOSTLY_BUSY: Final = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """One change alone."""
 
     change: ProgramChange
@@ -136,8 +134,7 @@ class Effect:
     """Without the profiler; None where the program was not run without it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """What a finding's fix would still save after the changes."""
 
     code: str
@@ -145,8 +142,7 @@ class Left:
     is_bound: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class ReplayedChanges(Struct, frozen=True):
     """What the changes that were asked about would do. Times are of the whole stretch of so many steps."""
 
     gpu: int
@@ -177,7 +173,7 @@ class Answer:
         return stretch_ns // self.steps
 
 
-def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[str, ProgramChange]) -> Answer:
+def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[str, ProgramChange]) -> ReplayedChanges:
     """Replay the changes, and after them each of the fixes that a finding may ask for."""
     now, host, steps = replayed_stretch(scenario, ()), PlainHost(scenario), scenario.device.step_count
 
@@ -195,7 +191,7 @@ def answer(scenario: Scenario, changes: Sequence[ProgramChange], fixes: Mapping[
     alone = tuple(map(alone_effect, changes))
     in_order = _in_order(scenario, now, changes)
     kept_ns = in_order[-1].steady_ns - replayed_stretch(scenario, edits_of(changes)).steady_ns
-    return Answer(
+    return ReplayedChanges(
         gpu=scenario.device.gpu,
         steps=steps,
         has_steps=scenario.device.steps is not None,

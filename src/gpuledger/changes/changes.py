@@ -12,6 +12,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.analyse.light.books import SOURCES
 from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
@@ -32,7 +34,6 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import matching_ranges, near_names, nothing_matches, range_names
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, joined, say
-from gpuledger.records import dataclass, replace
 from gpuledger.regex import NamePattern
 from gpuledger.replay.edits import (
     Edit,
@@ -71,8 +72,7 @@ class Turn(IntEnum):
     COSTS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramChange:
+class ProgramChange(Struct, frozen=True):
     """One change."""
 
     words: str
@@ -98,8 +98,7 @@ def edits_of(changes: Iterable[ProgramChange]) -> list[Edit]:
     return [change.edit for change in sorted(changes, key=lambda change: change.turn)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RangeParts:
+class RangeParts(Struct, frozen=True, eq=False):
     """Positions among a graph's calls and operations."""
 
     calls: Positions

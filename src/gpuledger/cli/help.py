@@ -1,7 +1,7 @@
 """`gpuledger help WORDS`: which command answers a question.
 
 `questions.txt` has a question and its command on each line: the table "Which question, which command" of the
-documentation, which a test keeps the same; `questions.zh.txt` has the same questions in Chinese, line by line.
+documentation, which a test keeps the same. Their Chinese is in the catalogue with that of all sentences.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from shutil import get_terminal_size
 import click
 
 from gpuledger.cli.main import verb_named
+from gpuledger.messages import catalogue
 from gpuledger.regex import regex
 from gpuledger.verbs import VERBS
 
@@ -30,17 +31,14 @@ _SAYS_NOTHING_IN_CHINESE = regex(
 
 def asked_questions() -> list[tuple[str, str]]:
     """Every question, and the command that answers it."""
-    return [(question, command) for question, _, command in (line.partition("\t") for line in _lines("questions.txt"))]
+    lines = files("gpuledger.cli").joinpath("questions.txt").read_text(encoding="utf-8").splitlines()
+    return [(question, command) for question, _, command in (line.partition("\t") for line in lines)]
 
 
 def asked_in_chinese() -> list[tuple[str, str]]:
-    """The same in Chinese."""
-    commands = (command for _, command in asked_questions())
-    return list(zip(_lines("questions.zh.txt"), commands, strict=True))
-
-
-def _lines(name: str) -> list[str]:
-    return files("gpuledger.cli").joinpath(name).read_text(encoding="utf-8").splitlines()
+    """The same in Chinese, as far as they are translated."""
+    chinese = catalogue("zh")
+    return [(chinese.get(question, question), command) for question, command in asked_questions()]
 
 
 def matching(words: str) -> list[tuple[str, str]]:

@@ -16,10 +16,10 @@ from typing import Any, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
+from msgspec.structs import replace
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, EXPORTER, Limits
-from gpuledger.records import field_names, replace
 from gpuledger.system.kept_files import SETTING
 
 Parsed = TypeVar("Parsed")
@@ -267,7 +267,7 @@ def checked_regex(pattern: str) -> str:
     return pattern
 
 
-_NAMES = {name.replace("_", "-"): name for name in field_names(Limits)}
+_NAMES = {name.replace("_", "-"): name for name in Limits.__struct_fields__}
 
 
 _VALUE = re.compile(r"(?P<number>\d+(?:\.\d+)?(?:e\d{1,2})?)\s*(?P<prefix>[kMGT]?)(?P<unit>B|s|)")

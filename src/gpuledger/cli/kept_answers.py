@@ -20,10 +20,10 @@ from threading import Event
 from typing import Any, Final
 
 import click
+from msgspec import Struct
 
 from gpuledger.capture.output_files import manifests_of, samples_of
 from gpuledger.cli.inputs import order_of_options
-from gpuledger.records import dataclass
 from gpuledger.system.files import SEPARATOR
 from gpuledger.system.kept_files import (
     SMALL_BYTES,
@@ -58,8 +58,7 @@ WHERE_TO: Final = ("path", "force", "quiet", "format_")
 """Where an answer goes is no part of the question; in which format it is written is told apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class AskedQuestion:
+class AskedQuestion(Struct, frozen=True):
     """A question whose answer may be kept."""
 
     folder: KeptFiles

@@ -20,7 +20,7 @@ from gpuledger.cli.terminal import has_colours, help_width, progress
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.system.interruption import noted_interrupts
 from gpuledger.system.resources import keep_freed_memory, patient_writer
-from gpuledger.verbs import GROUPS, VERBS
+from gpuledger.verbs import GROUPS, RENAMED, VERBS
 
 
 @contextmanager
@@ -41,6 +41,11 @@ def _one_thread_of_numpy() -> Iterator[None]:
 
 def verb_named(name: str) -> click.Command:
     """A verb's command, loaded from the module that it stands in; a dash is an underscore there."""
+    if declared := VERBS[name].declared:
+        made: click.Command = load("gpuledger.cli.commands").command_of(
+            getattr(load(f"gpuledger.verbs.{declared}"), name)
+        )
+        return made
     verbs = load(f"gpuledger.cli.verbs.{VERBS[name].command or name}")
     command: click.Command = getattr(verbs, name.replace("-", "_"))
     return command
@@ -91,6 +96,8 @@ class Verbs(click.Group):
             # a file alone: what most want to know of it; or what looks like one, which a report says is not there
             if os.access(args[0].partition("::")[0], os.F_OK) or "." in args[0] or os.sep in args[0]:
                 return super().resolve_command(ctx, ["report", *args])
+            if args[0] in RENAMED:
+                raise click.UsageError(f"`{args[0]}` is a part of `gpuledger {RENAMED[args[0]]}` now.", ctx)
             meant = load("gpuledger.cli.help").meant_by(args[0])
             raise click.UsageError(f"no verb {args[0]!r}. {meant}", ctx)
         if not sys.stderr.isatty():

@@ -9,17 +9,16 @@ import functools
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec import Struct, field
 
 from gpuledger.cli.kept_answers import asked_question
 from gpuledger.cli.terminal import SILENT, ProgressLine, columns, has_colours, progress
 from gpuledger.messages import LANGUAGES
 from gpuledger.present import FORMATS, PAGE
-from gpuledger.records import dataclass
 from gpuledger.system.files import refuse_existing, replacing
 
 if TYPE_CHECKING:
@@ -30,8 +29,7 @@ _NOT_WRITTEN = (".pdf", ".docx", ".odt", ".rtf", ".ps", ".tex", ".xlsx", ".pptx"
 _BY_EXTENSION = {".txt": "text", ".md": "md", ".csv": "csv", ".json": "json", ".html": PAGE, ".htm": PAGE}
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """How and where to write a result."""
 
     format: str
@@ -203,6 +201,8 @@ def asked() -> str:
 
 def _bare(value: object) -> str:
     """A value as it was typed, without the folders of a file: a page is shared, and they are nobody's business."""
+    if isinstance(value, tuple) and all(isinstance(part, str) for part in value):  # a name and a pattern
+        return "=".join(value)
     if isinstance(value, tuple):  # a stretch of time
         return ":".join("" if each is None else f"{each}ns" for each in value)
     text = str(value)

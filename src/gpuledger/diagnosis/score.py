@@ -16,6 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.diagnosis.cases import (
     RECORDING,
     CaseAnswer,
@@ -28,7 +30,6 @@ from gpuledger.diagnosis.cases import (
 from gpuledger.errors import GpuledgerError
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
 from gpuledger.read import open_trace
-from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured
 from gpuledger.version import own_version
@@ -38,8 +39,7 @@ NO_CLAIM: Final = 5.0
 WITHIN: Final = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class CaseScore:
+class CaseScore(Struct, frozen=True):
     """One case. `place` is the place, from 1, of the first finding that is right, among those that are looked at."""
 
     case: DiagnosisCase
@@ -61,8 +61,7 @@ class CaseScore:
         return self.said_percent / self.measured.percent - 1
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreTally:
+class ScoreTally(Struct, frozen=True):
     """Counts over some cases: `faults` that could be named, `controls` without them."""
 
     faults: int
@@ -78,8 +77,7 @@ class ScoreTally:
     answered: int
 
 
-@dataclass(frozen=True, slots=True)
-class ToolScore:
+class ToolScore(Struct, frozen=True):
     """One tool."""
 
     tool: str

@@ -22,8 +22,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.errors import ToolFailed
-from gpuledger.records import dataclass
 from gpuledger.system.files import reason_of
 from gpuledger.system.machine import Machine, find_importer, find_ncu, find_nsys, machine, version_in
 from gpuledger.system.processes import Ran, run
@@ -35,8 +36,7 @@ _MOST_NAMES: Final = 1 << 17
 _DRIVER_SECONDS: Final = 90.0  # after that the driver hangs, which happens when a GPU has failed
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """What can be asked."""
 
     find: Callable[[str], Path | None]
@@ -160,8 +160,7 @@ class DoctorVerdict(Enum):
     NOT_CHECKED = "not checked"
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorOutcome:
+class DoctorOutcome(Struct, frozen=True):
     """What was found, what that means for profiles, and how to mend it. None of the sentences ends in a full stop."""
 
     verdict: DoctorVerdict
@@ -171,8 +170,7 @@ class DoctorOutcome:
     commands: tuple[str, ...] = ()  # lines for a shell or a file, as the fix says
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorCheck:
+class DoctorCheck(Struct, frozen=True):
     """One question about the machine, answered."""
 
     name: str
@@ -202,8 +200,7 @@ def not_checked(why: str, means: str = "") -> DoctorOutcome:
 NO_GPU: Final = not_checked("no GPU")
 
 
-@dataclass(frozen=True, slots=True)
-class TrialTools:
+class TrialTools(Struct, frozen=True):
     """What lies outside of capture, handed over by whoever calls: programs to run, and how to look into a profile."""
 
     launches: Path  # launches empty kernels and says what a launch took; see `trial_launches`
@@ -211,8 +208,7 @@ class TrialTools:
     kernels_in: Callable[[Path], int]
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileWriter:
+class ProfileWriter(Struct, frozen=True):
     """A profile that the user asked about: which tool wrote it, in which version, as far as it says."""
 
     name: str
@@ -220,8 +216,7 @@ class ProfileWriter:
     version: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class TorchInstallation:
+class TorchInstallation(Struct, frozen=True):
     """What torch said of itself, in a process of its own."""
 
     version: str

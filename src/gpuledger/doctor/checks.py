@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.doctor.check import (
     NO_GPU,
     DoctorCheck,
@@ -25,7 +27,6 @@ from gpuledger.doctor.check import (
 )
 from gpuledger.doctor.tools import counters, export, gpu_metrics, ncu, nsys, profile, sampling, trial
 from gpuledger.errors import GpuledgerError
-from gpuledger.records import dataclass
 from gpuledger.system.machine import InstalledGpu, Machine
 
 _SMI_SECONDS: Final = 30.0
@@ -378,8 +379,7 @@ CHECKS: Final[Mapping[str, Callable[[ExaminedMachine], DoctorOutcome]]] = {
 ONLY_WITH_GPU: Final = (sharing, clocks, environment, other_profilers, torch, ncu, counters, trial)
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """A profiler that was found."""
 
     name: str
@@ -387,8 +387,7 @@ class Tool:
     version: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """All checks, and what they come to."""
 
     checks: tuple[DoctorCheck, ...]

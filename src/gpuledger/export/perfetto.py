@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.export.timeline import Argument, Levels, Records, TimelineSection, Track, TrackKind, events
-from gpuledger.records import dataclass
 from gpuledger.trace.spans import Ints
 
 VARINT, FIXED64, BYTES = range(3)
@@ -26,8 +26,7 @@ Mask = NDArray[np.bool_]
 Positions = NDArray[np.signedinteger]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class Piece(Struct, frozen=True, eq=False):
     """Some bytes of each message, the same number in all that have them."""
 
     octets: Octets
@@ -104,8 +103,7 @@ def message(field: int, pieces: Sequence[Piece], more: Ints | int = 0) -> list[P
     return [varints(total, tag(field, BYTES)), *pieces]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Messages:
+class Messages(Struct, frozen=True, eq=False):
     """Messages as rows of bytes, of which each has some."""
 
     octets: Octets

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.analyse.over_time import busy_share, memory_events, queue_depth
@@ -44,7 +46,6 @@ from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, spans_of_time
 from gpuledger.ledger.steps import PHASES, Steps
-from gpuledger.records import dataclass, replace
 from gpuledger.replay.critical_path import PathPart, critical_path
 from gpuledger.replay.scenario import ENOUGH_FOLLOWED, Scenario, scenarios
 from gpuledger.selection import Selection
@@ -67,8 +68,7 @@ NOTHING_RAN: Final = Note(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineInput:
+class TimelineInput(Struct, frozen=True):
     """One trace on its way to a timeline."""
 
     trace: Trace
@@ -360,8 +360,7 @@ def path_side(trace: Trace, scenario: Scenario, above: Track, numbers: UniqueNum
     return track, in_a_row(track.uuid, path.start_ns, path.end_ns, titles, title, "critical path", arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """One thing to say at one instant. Several may stand at the same one."""
 
     at_ns: int
@@ -413,8 +412,7 @@ def mark_tracks(
     return tracks, in_a_row(uuid, at_ns, at_ns, titles, np.arange(len(marks)), category, tuple(arguments), instant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineFormat:
+class TimelineFormat(Struct, frozen=True):
     """How a timeline is written."""
 
     chrome: bool  # in Chrome's format, else in Perfetto's

@@ -15,9 +15,9 @@ from itertools import chain, pairwise
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import is_among, take
 from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.tables import NOT_RECORDED
@@ -37,8 +37,7 @@ class TrackKind(Enum):
     COUNTER = "counter"
 
 
-@dataclass(frozen=True, slots=True)
-class Track:
+class Track(Struct, frozen=True):
     """One row of the timeline, or a heading over several."""
 
     uuid: int
@@ -51,8 +50,7 @@ class Track:
     unit: str = ""  # of a counter
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ArgumentColumn:
+class ArgumentColumn(Struct, frozen=True, eq=False):
     """Values for records, table behind table; a table that has none of them gives only its number of rows."""
 
     parts: tuple[NDArray[Any] | int, ...]
@@ -73,8 +71,7 @@ class ArgumentColumn:
         return values
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Argument:
+class Argument(Struct, frozen=True, eq=False):
     """One argument of records: a number, or where there are texts, a position among them."""
 
     name: str
@@ -82,8 +79,7 @@ class Argument:
     texts: Sequence[str] | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Records:
+class Records(Struct, frozen=True, eq=False):
     """Slices and instants, each on a track on which all of them nest."""
 
     start_ns: Ints
@@ -105,8 +101,7 @@ class Records:
         return len(self.start_ns)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Levels:
+class Levels(Struct, frozen=True, eq=False):
     """A counter: from each time on it has this value."""
 
     track: int
@@ -114,8 +109,7 @@ class Levels:
     value: NDArray[Any]  # integers, or floats
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TimelineSection:
+class TimelineSection(Struct, frozen=True, eq=False):
     """Some tracks of one trace, with what is on them. Tracks under others come after those."""
 
     tracks: tuple[Track, ...]

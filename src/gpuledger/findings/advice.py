@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from gpuledger.catalog.compilers import Compiler
 from gpuledger.catalog.frameworks import BASE, Framework
 from gpuledger.findings.finding import Finding
 from gpuledger.messages import Message, say
-from gpuledger.records import replace
 
 
 class FixWords(Message):

@@ -10,6 +10,8 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.analyse.light.kernel_light import LightSource, kernel_light
 from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
@@ -51,7 +53,6 @@ from gpuledger.findings.kernels import headroom
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.causes import Cause
 from gpuledger.messages import Message, joined, say
-from gpuledger.records import dataclass, replace
 from gpuledger.trace.keys import Positions, group, is_among
 from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest
@@ -64,8 +65,7 @@ LEAST_SORTED: Final = 0.1  # so much may be sorted: whether all of it is needed 
 MOST_NAMES: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class OtherWayWords:
+class OtherWayWords(Struct, frozen=True):
     """What kernels do, what is assumed of those that would run instead, and what to change."""
 
     doing: Message

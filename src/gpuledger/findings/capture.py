@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from gpuledger.catalog.calls import DeviceOperation
 from gpuledger.findings.finding import MOST_EXAMPLES, WORTH_TELLING, Evidence, Finding
@@ -14,7 +15,6 @@ from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.lost_work import LostWork
 from gpuledger.messages import Message, joined, say
-from gpuledger.records import replace
 from gpuledger.trace.model import CORRECTED, Trace
 from gpuledger.trace.spans import Span, holds, total
 from gpuledger.trace.tables import Table

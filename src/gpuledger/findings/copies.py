@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from gpuledger.analyse.memory.figures import MEMSET, NS_PER_S, PAGEABLE, TO_DEVICE, TO_HOST, WITHIN_DEVICE, CopyFlow
 from gpuledger.attribution.lost_time import longest
@@ -29,7 +30,6 @@ from gpuledger.ledger.books import COMM, LineKind
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
-from gpuledger.records import replace
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span, clip, total, union
 from gpuledger.units import bytes_text, count_text, share_text, time_text

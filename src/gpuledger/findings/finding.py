@@ -6,17 +6,17 @@ A piece of evidence is a sentence for people, and what it was made from for prog
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from gpuledger.attribution.lines import LinePlace
 from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.ledger.causes import Cause, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
-from gpuledger.records import dataclass
 from gpuledger.replay.edits import Edit
 from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, time_text
@@ -28,8 +28,7 @@ _LONGEST_NAME: Final = 100
 LEAST_SHARE: Final = 0.2  # what holds less than this share of what it is a part of proves nothing, and is not told
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """What was seen, where, how often, and how much of which whole it is. Empty or None: not known, or of no matter."""
 
     sentence: str  # without a full stop
@@ -57,8 +56,7 @@ UNSURE: Final = 0.4
 MANY_A_STEP: Final = 10  # from so many a step on, the mean is told as a whole number, though steps may differ by a few
 
 
-@dataclass(frozen=True, slots=True)
-class PlainSaving:
+class PlainSaving(Struct, frozen=True):
     """What would be saved without the profiler, over the same steps."""
 
     ns: int | None  # None where the program was not run without it
@@ -66,8 +64,7 @@ class PlainSaving:
     high_ns: int  # where it cost the least. Never more than `Finding.most_ns`.
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """What is wrong, how we know, and what fixing it would save. None: cannot be told."""
 
     code: str
@@ -82,7 +79,7 @@ class Finding:
     next: str = ""  # the command to run next: that which explains the code, unless another is given
     explains_ns: int = 0  # time that is lost to this and to nothing else: nothing saves more
     steps: int = 1  # how many steps that is of
-    edit: Edit | None = field(default=None, compare=False, repr=False)
+    edit: Edit | None = None
     """What stands for acting on it, in the dependency graph of its device; None where nothing does."""
     then_ns: int | None = None  # what it saves once all those before it are mended; None where that cannot be told
     plain: PlainSaving | None = None
@@ -94,8 +91,8 @@ class Finding:
     def __post_init__(self) -> None:
         """Evidence that holds too little of its whole proves nothing: here, so that no finding can tell it."""
         shown = tuple(piece for piece in self.evidence if piece.share is None or piece.share >= LEAST_SHARE)
-        object.__setattr__(self, "evidence", shown)
-        object.__setattr__(self, "next", self.next or f"gpuledger explain {self.code}")
+        force_setattr(self, "evidence", shown)
+        force_setattr(self, "next", self.next or f"gpuledger explain {self.code}")
 
     @property
     def most_ns(self) -> int:

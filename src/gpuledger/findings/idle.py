@@ -11,6 +11,8 @@ from itertools import chain
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.analyse.memory.figures import TO_DEVICE
 from gpuledger.attribution.lines import LinePlace
@@ -58,7 +60,6 @@ from gpuledger.ledger.compilations import compilations
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, joined, say
-from gpuledger.records import dataclass, replace
 from gpuledger.regex import regex
 from gpuledger.replay.edits import Edit
 from gpuledger.trace import sweep
@@ -89,8 +90,7 @@ def gap_evidence(subject: OneGpu, trigger: Trigger) -> tuple[Evidence, ...]:
     return (*where, pieces.before(), *pieces.by_cause(chosen))
 
 
-@dataclass(frozen=True, slots=True)
-class _GapEvidence:
+class _GapEvidence(Struct, frozen=True):
     """Pieces of evidence about gaps with one trigger."""
 
     subject: OneGpu

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.analyse.launch_costs import TINY_NS
@@ -20,7 +21,6 @@ from gpuledger.findings.rule import OneGpu, Rule, are_steady, steady_rows
 from gpuledger.ledger.causes import Cause, QueueTrigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import joined, say
-from gpuledger.records import replace
 from gpuledger.replay.edits import GRAPH_TURNAROUND_NS
 from gpuledger.trace.keys import Positions, distinct, is_among
 from gpuledger.trace.model import NotMeasured

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.analyse.memory.allocations import Holder, MemoryMoment, NoPlace
 from gpuledger.analyse.memory.snapshot_figures import Leak, Leaks, OomKind, OutOfMemory, SnapshotFigures
@@ -20,7 +21,6 @@ from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.measured import MemorySnapshot
 from gpuledger.trace.spans import Span
@@ -40,8 +40,7 @@ MANY_SEGMENTS: Final = 8
 NAMED: Final = 3  # holders that are named as evidence
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotOfGpu:
+class SnapshotOfGpu(Struct, frozen=True):
     """What rules look at."""
 
     snapshot: MemorySnapshot
@@ -65,12 +64,8 @@ def place_words(path: Sequence[str]) -> str:
 
 def holder_words(holder: Holder) -> str:
     """Where a holder's bytes were allocated."""
-    if holder.place is NoPlace.EARLY:
-        return say("allocated before the history began")
-    if holder.place is NoPlace.NO_STACK:
-        return say("no recorded stack (autograd's threads have none)")
-    if holder.place is NoPlace.REST:
-        return say("all others")
+    if isinstance(holder.place, NoPlace):
+        return holder.place.label
     return place_words(holder.path) if holder.path else holder.place
 
 

@@ -19,6 +19,6 @@ def codes() -> tuple[str, ...]:
 
 
 def page(code: str, language: str = "en") -> str:
-    """The page about a code."""
-    folder = _FOLDER if language == "en" else _FOLDER / language
-    return (folder / f"{code}.md").read_text(encoding="utf-8")
+    """The page about a code; the English one where there is none in the language."""
+    path = _FOLDER / language / f"{code}.md"
+    return (path if path.exists() else _FOLDER / f"{code}.md").read_text(encoding="utf-8")

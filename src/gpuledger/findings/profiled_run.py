@@ -6,10 +6,10 @@ With the headline, what a report says first of a GPU, and the stretch of time th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from gpuledger.attribution.lost_time import longest
 from gpuledger.findings.capture import GRAPH_CAPTURE
@@ -21,7 +21,6 @@ from gpuledger.ledger.causes import Cause, by_trigger
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.levels import AT_START
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, FINDINGS, NOBODY, TellStage
 from gpuledger.trace.model import Note, NotMeasured, Severity, Trace
@@ -63,8 +62,7 @@ WHERE_SAMPLED: Final = {
 """What a report reads besides where a GPU's counters were sampled."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProfiledRun:
+class ProfiledRun(Struct, frozen=True):
     """What one profile says."""
 
     name: str
@@ -209,8 +207,7 @@ _UNKNOWN: Final = (Cause.UNRECORDED, Cause.LOST, Cause.TAIL)
 """Idle time that is nobody's loss: what happened in it, if anything, is not in the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """Time in which the GPU computes nothing, by what set it off, and its share."""
 
     label: str
@@ -218,8 +215,7 @@ class Loss:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Headline:
+class Headline(Struct, frozen=True):
     """What is said of one GPU."""
 
     busy_share: float  # of the window

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.findings.copies import OVERLAP_COMMUNICATION
 from gpuledger.findings.finding import LEAST_SHARE, WORTH_TELLING, Evidence, Finding
 from gpuledger.findings.rule import Rule
 from gpuledger.messages import joined, say
-from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span, clip, total
 from gpuledger.trace.statistics import median
@@ -115,8 +116,7 @@ _WAITING: Final = say("the waiting of all ranks")
 _TOGETHER: Final = say("all ranks arrive together, as early as those that wait do now")
 
 
-@dataclass(frozen=True, slots=True)
-class AllRanks:
+class AllRanks(Struct, frozen=True):
     """A job, and what replaying it says."""
 
     job: Job

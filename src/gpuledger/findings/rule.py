@@ -12,6 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.light.books import LightBooks, light_books
@@ -24,7 +25,6 @@ from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.causes import Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
-from gpuledger.records import dataclass
 from gpuledger.replay.edits import Edit
 from gpuledger.replay.scenario import Scenario, scenario
 from gpuledger.trace.keys import equal
@@ -60,8 +60,7 @@ class LazyScenario:
             return self._made
 
 
-@dataclass(frozen=True)
-class OneGpu:
+class OneGpu(Struct, frozen=True, dict=True):
     """One GPU of a profile, and what Nsight Compute measured of its kernels, where it was asked."""
 
     trace: Trace
@@ -90,16 +89,14 @@ class OneGpu:
         return light_books(self.device, self.fixes.busy)
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
+class Capture(Struct, frozen=True):
     """A profile as a whole."""
 
     trace: Trace
     devices: Sequence[Device]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule(Generic[Subject]):
+class Rule(Struct, Generic[Subject], frozen=True):
     """One thing that can be found, and all that is known of its code but the page, `explain/CODE.md`."""
 
     code: str

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from gpuledger.attribution.ranges import ProgramRanges
 from gpuledger.catalog.frameworks import framework_of
@@ -26,7 +27,6 @@ from gpuledger.ledger.causes import TRIGGERS, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import say
-from gpuledger.records import replace
 from gpuledger.replay.edits import Edit, without_events
 from gpuledger.replay.graph import NEVER
 from gpuledger.replay.scenario import Scenario

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.attribution.lost_time import MOSTLY
@@ -24,7 +26,6 @@ from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger, Trigger, idle
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import MOST_OF_PERIOD, Periodic, Variation, variation
 from gpuledger.messages import say
-from gpuledger.records import dataclass, replace
 from gpuledger.trace import sweep
 from gpuledger.trace.spans import Ints, Span, Spans, covered
 from gpuledger.trace.statistics import median
@@ -37,8 +38,7 @@ def _comparable(device: Device) -> Variation | None:
     return None if device.lost.is_notable else variation(device)
 
 
-@dataclass(frozen=True, slots=True)
-class StepAmounts:
+class StepAmounts(Struct, frozen=True):
     """Time that each step has of something, and which of the steps do more every so many."""
 
     label: str

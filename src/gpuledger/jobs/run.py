@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.rank import RankSummary, RankTrace, rank_places, rank_summary, rank_traces
 from gpuledger.errors import GpuledgerError, NothingRecorded, ToolFailed
@@ -23,7 +26,6 @@ from gpuledger.messages import say
 from gpuledger.read import open_trace, profiles_in
 from gpuledger.read.registry import reader_of
 from gpuledger.read.source import in_time, look_at
-from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.system import resources, worker_processes
 from gpuledger.system.files import SEPARATOR
@@ -35,8 +37,7 @@ from gpuledger.version import own_version
 _NAMED_LIKE_ONE: Final = (".json", ".json.gz", ".sqlite", ".nsys-rep", ".tar", ".tar.gz", ".tgz", ".zip")
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """One profile of a job."""
 
     address: str  # absolute, so that a worker in another folder finds it
@@ -44,8 +45,7 @@ class Profile:
     place: int = 0  # where it lies among the profiles of its archive, which is read fastest in this order
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """A profile that could not be read or analysed."""
 
     name: str
@@ -151,8 +151,7 @@ WORKER_BYTES: Final = 2 << 30  # the memory that one worker should have at least
 _SHOWN: Final = 5  # so many failures are shown where nothing else is
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
+class Fleet(Struct, frozen=True):
     """What came of a job's profiles."""
 
     job: Job

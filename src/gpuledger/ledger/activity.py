@@ -15,10 +15,10 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_families import COMMUNICATION, family
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import (
     KeyPositions,
     Positions,
@@ -267,8 +267,7 @@ def launching_call(pid: Ints, correlation: Ints, calls: Rows, places: KeyPositio
     return np.where(is_known & (call >= 0), np.append(latest_first, -1)[call], -1)
 
 
-@dataclass(frozen=True, slots=True)
-class CallsByKey:
+class CallsByKey(Struct, frozen=True):
     """Calls that carry the same process and id, together: what is said of one is said of all."""
 
     calls: Rows

@@ -12,6 +12,7 @@ from itertools import compress
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.errors import BooksDoNotBalance
@@ -22,7 +23,6 @@ from gpuledger.ledger.gaps import Gaps, gaps
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.lost_work import NOTHING_LOST, LostWork
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import distinct
 from gpuledger.trace.spans import Ints, Span, Spans, covered, cut_to, total
@@ -129,8 +129,7 @@ def small_families(line_ns: Mapping[Line, int]) -> list[Line]:
     return [line for line, ns in compute.items() if ns < SMALL_FAMILY * sum(compute.values())]
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(Struct, frozen=True):
     """One device's books. Tiles are consecutive parts of the window; `books` has a row per tile, a column per line.
 
     Where the window consists of several stretches, a row holds what lies in them.

@@ -6,10 +6,11 @@ the exposed part; what hides under compute is given beside them. Streams and pro
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from gpuledger.catalog.range_names import is_marked_step
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
-from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span, Spans, cut_to, intersection, one_span, total
 from gpuledger.trace.sweep import states
@@ -19,8 +20,7 @@ NEEDS = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 """One of them at least."""
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(Struct, frozen=True):
     """One GPU's window, split by state. The sets are disjoint; compute is what they leave of the window."""
 
     gpu: int

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import LOADS_MODULE, CallKind
@@ -18,7 +19,6 @@ from gpuledger.catalog.compilers import KERNEL_OF_INDUCTOR, NOBODY, Compiler, co
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import thread
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, distinct, same
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Spans, holds, union
@@ -39,8 +39,7 @@ _Stretches = tuple[Ints, Ints, Ints, NDArray[np.int8]]  # thread, start, end, co
 _NOTHING: Final[_Stretches] = (*(np.empty(0, np.int64),) * 3, np.empty(0, np.int8))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Compilations:
+class Compilations(Struct, frozen=True, eq=False):
     """Stretches in which threads compiled, in no order; none is told twice by the same source."""
 
     thread: Ints  # as `ledger.ranges.thread` numbers it

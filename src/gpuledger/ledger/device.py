@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import CallKind
@@ -24,7 +26,6 @@ from gpuledger.ledger.no_work import nothing_recorded
 from gpuledger.ledger.steps import DECODE, PREFILL, Phases, Steps, phases, steps, warm_up
 from gpuledger.ledger.window import Window, windows
 from gpuledger.messages import say
-from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.trace.keys import distinct, equal, group
 from gpuledger.trace.model import NotMeasured, Trace
@@ -38,8 +39,7 @@ CLOCKS_NS: Final = 3_000
 """By so much the clocks of host and GPU differ in any recording."""
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(Struct, frozen=True, dict=True):
     """One GPU's books, steps and triggers."""
 
     work: Activities

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import CallKind
@@ -25,7 +26,7 @@ from gpuledger.ledger.causes import CAUSES, TRIGGERS, ByCause, Cause, QueueTrigg
 from gpuledger.ledger.compilations import ANEW, compilations
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.lost_work import LEAST_NS, NOTHING_LOST, LostWork, waits_for_unrecorded
-from gpuledger.records import dataclass
+from gpuledger.messages import say
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, is_among, is_same, take
 from gpuledger.trace.spans import Ints, covered, cut_at
@@ -78,8 +79,7 @@ _WAITS_FOR_PAGES: Final = (Cause.SYNC, Cause.COPY_CALL)
 _HOST_BEHIND: Final = (Cause.DISPATCH, Cause.LAUNCH, Cause.CALL, Cause.LAUNCH_LATENCY)
 
 
-@dataclass(frozen=True, slots=True)
-class Gaps:
+class Gaps(Struct, frozen=True):
     """The gaps of one GPU, in order of time. Columns of equal length; -1 where there is none."""
 
     start_ns: Ints
@@ -505,13 +505,13 @@ def _usual_ns(calls: Rows, wanted: Positions) -> NDArray[np.float64]:
 
 
 BUCKETS: Final = (
-    ("under 1 us", 1_000),
+    (say("under 1 us"), 1_000),
     ("1-5 us", 5_000),
     ("5-10 us", 10_000),
     ("10-50 us", 50_000),
     ("50-100 us", 100_000),
     ("0.1-1 ms", 1_000_000),
-    ("over 1 ms", None),
+    (say("over 1 ms"), None),
 )
 """Lengths of gaps, each bucket up to but not including its bound."""
 

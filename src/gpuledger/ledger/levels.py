@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_names import without_ids, without_numbers
@@ -38,7 +39,6 @@ from gpuledger.ledger.launched_in import LaunchedTime, launched_in, main_process
 from gpuledger.ledger.lost_work import LEAST_NS, waits_for_unrecorded
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import Message, say
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, group, is_among, occurrences
 from gpuledger.trace.model import NotMeasured, Trace
@@ -91,8 +91,7 @@ def repetitions(work: Activities) -> Positions | None:
     return None if copied is None else np.append(np.full(before, -1), copied[0])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _ActivityRun:
+class _ActivityRun(Struct, frozen=True, eq=False):
     """Activities in order of time, and what repeats among them."""
 
     names: Codes
@@ -265,8 +264,7 @@ def source_words(source: LevelSource, name: str) -> Message:
     return say("marked by the range '{name}'", name=name) if source in _BY_NAME else _WORDS[source]
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Struct, frozen=True):
     """One thing that repeats."""
 
     name: str
@@ -283,8 +281,7 @@ class Level:
         return say("marked by ranges") if self.source in _BY_NAME else _WORDS[self.source]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LevelMembers:
+class LevelMembers(Struct, frozen=True, eq=False):
     """A level before it is described. Which activity belongs to which instance is a column as long as the profile."""
 
     name: str

@@ -25,11 +25,11 @@ was queued long before it ran waited for it (`waits_for_unrecorded`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from math import comb, log, log1p
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import (
@@ -42,7 +42,6 @@ from gpuledger.catalog.calls import (
 )
 from gpuledger.ledger.activity import Activities, CallsByKey, short_function_name
 from gpuledger.ledger.host import Host
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, group, is_among, is_same
 from gpuledger.trace.model import Trace
@@ -60,8 +59,7 @@ _A_FEW: Final = 3
 conditional."""
 
 
-@dataclass(frozen=True, slots=True)
-class LostNodes:
+class LostNodes(Struct, frozen=True):
     """Graph launches that lack nodes, as positions among the host's CUDA calls, and what all launches should show."""
 
     calls: Positions = field(default_factory=lambda: np.empty(0, np.intp))
@@ -148,8 +146,7 @@ USUAL_STREAM: Final = 0.1
 """A thread's calls of one name are taken to work on the streams that hold this share of their work."""
 
 
-@dataclass(frozen=True, slots=True)
-class LostWork:
+class LostWork(Struct, frozen=True):
     """What a profile must hold and does not. Calls are positions among the host's CUDA calls."""
 
     calls: Positions = field(default_factory=lambda: np.empty(0, np.intp))

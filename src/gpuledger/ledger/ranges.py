@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, by_row, group, is_among, search
 from gpuledger.trace.model import Trace, thread_number
 from gpuledger.trace.spans import Ints, in_nesting_order, nested_parents, pairs_inside, shortest_around
@@ -32,8 +32,7 @@ _MOST_CLIMBED: Final = 64
 _STYLES = {"push_pop": "PushPop", "start_end": "StartEnd"}
 
 
-@dataclass(frozen=True, slots=True)
-class RangeName:
+class RangeName(Struct, frozen=True):
     """What a range is called in NVIDIA's tables, and how it was made."""
 
     text: str
@@ -92,8 +91,7 @@ def innermost(
     return held
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Nesting:
+class Nesting(Struct, frozen=True, eq=False):
     """Ranges of which no two of a thread overlap without nesting, and all have a length."""
 
     ranges: Rows

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.levels import FEWEST
 from gpuledger.ledger.steps import Steps
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import distinct, is_among, occurrences
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median, nearest_percentiles
@@ -38,8 +38,7 @@ MOST_OF_PERIOD: Final = 0.8
 """So many of the steps at equal distances must be slow, and hold so much of what all slow ones take more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Periodic:
+class Periodic(Struct, frozen=True):
     """What a step does more every so many steps: a checkpoint, an evaluation, a log."""
 
     every: int
@@ -53,8 +52,7 @@ class Periodic:
     """What all of these take more than it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outlier:
+class Outlier(Struct, frozen=True):
     """A step that took unusually long, and the line whose excess over the usual explains the most of it."""
 
     step: int
@@ -65,8 +63,7 @@ class Outlier:
     excess_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(Struct, frozen=True):
     """The first and the last third of the steps, and the line that changes most from one to the other."""
 
     early_ns: int
@@ -78,8 +75,7 @@ class Drift:
         return self.late_ns / self.early_ns - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Variation:
+class Variation(Struct, frozen=True):
     """The steady steps of one device."""
 
     steps: Steps

@@ -15,6 +15,7 @@ import re
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_names import cut_label, label
@@ -26,7 +27,6 @@ from gpuledger.ledger.levels import FEWEST, LevelFinder, source_words, up_to
 from gpuledger.ledger.lost_work import waits_for_unrecorded
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.regex import NamePattern, regex
 from gpuledger.selection import Selection
 from gpuledger.trace import sweep
@@ -41,8 +41,7 @@ WARM_UP_RATIO: Final = 1.25
 """A leading step that takes this many times the median of the rest is warm-up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """The steps of one GPU. `edges_ns` has one more entry than there are steps."""
 
     gpu: int
@@ -167,8 +166,7 @@ _TRAINING_KERNEL: Final = regex(r"backward|_bwd_|multi_tensor_apply|fused_?adam"
 """All of them are looked for in lower case, which is far quicker than leaving case to the expression."""
 
 
-@dataclass(frozen=True, slots=True)
-class Phases:
+class Phases(Struct, frozen=True):
     """The phase of each step, of what came before the steps and of what came after, as positions in PHASES."""
 
     before: int

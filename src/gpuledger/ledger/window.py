@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.launched_in import launching_range, matching_ranges, nothing_matches, range_names
-from gpuledger.records import dataclass
 from gpuledger.regex import NamePattern
 from gpuledger.selection import Selection
 from gpuledger.trace import sweep
@@ -27,8 +27,7 @@ from gpuledger.trace.tables import Rows
 from gpuledger.units import instant_text
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Window:
+class Window(Struct, frozen=True, eq=False):
     """What is looked at on one GPU: one stretch, or those of a range's instances."""
 
     stretches: Spans

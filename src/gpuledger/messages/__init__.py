@@ -2,7 +2,8 @@
 
 `say` takes an English template and what goes into it, and gives back text: English, as any `str`. It also remembers
 its template, so that `translated` can say the same in another language. The catalogue of a language, a file of gettext
-(`zh.po`), maps English templates to its own; `make messages` puts new ones in, and a test fails where one is missing.
+(`zh.po`), maps English templates to its own, and what it lacks is said in English. `make messages` puts new templates
+in; whether all are translated is asked before a release (`make check-chinese`).
 """
 
 from __future__ import annotations

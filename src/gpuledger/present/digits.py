@@ -10,7 +10,7 @@ from gpuledger.units import bytes_text, count_text, instant_text, time_text
 _TENTH = Decimal("0.1")
 
 
-def cell_text(value: Cell, digits: Digits) -> str:
+def cell_text(value: Cell, digits: Digits) -> str:  # noqa: PLR0911 - a case per kind
     """A cell as NVIDIA prints it; blank for None."""
     if value is None:
         return ""
@@ -24,6 +24,8 @@ def cell_text(value: Cell, digits: Digits) -> str:
         return tenths(value)
     if digits is Digits.HUNDREDTH:
         return f"{value:.2f}"
+    if digits is Digits.ALL:
+        return repr(value)
     if digits is Digits.MEGABYTES:
         return f"{value / 1e6:.3f}"
     return f"{value:d}" if isinstance(value, int) else f"{value:.0f}"
@@ -32,6 +34,8 @@ def cell_text(value: Cell, digits: Digits) -> str:
 def number_text(value: float, unit: Unit) -> str:  # noqa: PLR0911 - a case per unit
     """A number for people, with its unit."""
     match unit:
+        case Unit.SHARE | Unit.CHANGE:
+            return f"{tenths(100 * value)} %"
         case Unit.SHARE_PERCENT | Unit.CHANGE_PERCENT:
             return f"{tenths(value)} %"
         case Unit.INSTANT_NS:
@@ -40,7 +44,7 @@ def number_text(value: float, unit: Unit) -> str:  # noqa: PLR0911 - a case per 
             return time_text(round(value))
         case Unit.BYTES | Unit.MB:
             return bytes_text(round(value))
-        case Unit.MB_PER_S:
+        case Unit.BYTES_PER_S:
             return f"{bytes_text(round(value))}/s"
         case Unit.GB_PER_S:
             return f"{tenths(value)} GB/s"

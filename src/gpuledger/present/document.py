@@ -7,14 +7,15 @@ is in a language, cut or laid out yet: its texts may be messages, which a writer
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
 from gpuledger.messages import say
 from gpuledger.present.sheet import Cell, Sheet
-from gpuledger.records import dataclass, replace
 
 if TYPE_CHECKING:
     from functools import partial
@@ -42,8 +43,7 @@ class Medium(Enum):
     PAGE = "a page"
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(Struct, frozen=True):
     """What the document is about: the name of a profile or a job, what it is, and more facts about it."""
 
     name: str
@@ -51,15 +51,13 @@ class Opening:
     facts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Conclusion:
+class Conclusion(Struct, frozen=True):
     """The answer, in a sentence or two."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(Struct, frozen=True):
     """The title of what follows; level 1 is the document's."""
 
     text: str
@@ -68,16 +66,14 @@ class Heading:
     """For a page's list of sections, where the title is long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Paragraph:
+class Paragraph(Struct, frozen=True):
     """A few sentences. A page sets those with a tone apart: lead, note, or unknown for what was not measured."""
 
     text: str
     tone: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Points:
+class Points(Struct, frozen=True):
     """Short lines under a title of their own."""
 
     title: str
@@ -86,8 +82,7 @@ class Points:
     """Whether they are a section of their own on a page."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remarks:
+class Remarks(Struct, frozen=True):
     """Sentences that close a document, each on a line of its own."""
 
     items: tuple[str, ...]
@@ -95,8 +90,7 @@ class Remarks:
     """How far lines are set in after the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Definitions:
+class Definitions(Struct, frozen=True):
     """A term and what it means, line by line, under a title."""
 
     title: str
@@ -111,8 +105,7 @@ class SheetTitle(Enum):
     NAMED = "its title, and its name in JSON"
 
 
-@dataclass(frozen=True, slots=True)
-class TimelinePlace:
+class TimelinePlace(Struct, frozen=True):
     """A place on the page's timeline. Instants are told from the run's zero."""
 
     stretch: int
@@ -126,8 +119,7 @@ class TimelinePlace:
     """and all of a color."""
 
 
-@dataclass(frozen=True, slots=True)
-class SheetBlock:
+class SheetBlock(Struct, frozen=True):
     """A table, with how text shows it, and then how a page does."""
 
     sheet: Sheet
@@ -156,8 +148,7 @@ class SheetBlock:
     """Where on the timeline what each row is about is shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShellCommands:
+class ShellCommands(Struct, frozen=True):
     """Commands to paste into a shell."""
 
     commands: tuple[tuple[str, ...], ...]
@@ -171,8 +162,7 @@ class FindingsForm(Enum):
     POINTS = "each as a title with its evidence under it"
 
 
-@dataclass(frozen=True, slots=True)
-class ShownFinding:
+class ShownFinding(Struct, frozen=True):
     """A finding with what is said of it here."""
 
     finding: Finding
@@ -184,8 +174,7 @@ class ShownFinding:
     place: TimelinePlace | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(Struct, frozen=True):
     """What to do about what was found, the most to gain first."""
 
     entries: tuple[ShownFinding, ...]
@@ -200,8 +189,7 @@ class Findings:
     """What instants of examples are told from; None where ranks have many clocks, and there are none."""
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
+class LedgerRow(Struct, frozen=True):
     """A line of the books, or a sum of lines."""
 
     name: str
@@ -212,8 +200,7 @@ class LedgerRow:
     """The kind of time that it is; empty for the total, which has no bar."""
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerBlock:
+class LedgerBlock(Struct, frozen=True):
     """Lines that sum to a whole: a bar each in text, a table in Markdown, the chart on a page."""
 
     title: str
@@ -223,8 +210,7 @@ class LedgerBlock:
     """Pictures that lie beside a Markdown document: title and name."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Shades:
+class Shades(Struct, frozen=True, eq=False):
     """Times as shades: a row per rank, a column per step."""
 
     title: str
@@ -234,8 +220,7 @@ class Shades:
     ns: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Struct, frozen=True):
     """A picture that pages show: the function that draws it, with what it is drawn from, in no language yet."""
 
     draw: partial[Picture]
@@ -255,13 +240,12 @@ def _worded(value: Any, tell: Tell) -> Any:
         return type(value)(_worded(item, tell) for item in value)
     if isinstance(value, dict):
         return {key: _worded(item, tell) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{part.name: _worded(getattr(value, part.name), tell) for part in fields(value)})
+    if isinstance(value, Struct):
+        return replace(value, **{name: _worded(part, tell) for name, part in asdict(value).items()})
     return value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TimelineBlock:
+class TimelineBlock(Struct, frozen=True, eq=False):
     """Stretches of a run that can be zoomed, moved and searched on a page."""
 
     report: ProfiledRun
@@ -271,16 +255,14 @@ class TimelineBlock:
     """The first of them with a finding fixed."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FlameBlock:
+class FlameBlock(Struct, frozen=True, eq=False):
     """Trees of time that can be zoomed and searched on a page; where there are no scripts, `still` is all there is."""
 
     trees: tuple[FlameTree, ...]
     still: Chart | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StepStrip:
+class StepStrip(Struct, frozen=True, eq=False):
     """The steps of a GPU, a column each, with a panel that shows the ledger of the one that is picked."""
 
     chart: Chart
@@ -296,29 +278,25 @@ class StepStrip:
     median_lines_ns: Mapping[Line, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Reproduce:
+class Reproduce(Struct, frozen=True):
     """The command that makes a page again, which only its writer knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """Something that is drawn with letters: its view knows how."""
 
     text: Callable[[Terminal, Tell], str]
     markdown: Callable[[Tell], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Only:
+class Only(Struct, frozen=True):
     """Blocks that one medium shows and the others do not."""
 
     medium: Medium
     blocks: tuple[Block, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Blocks that belong together: what their tables have no room for is said once, at the end."""
 
     blocks: tuple[Block, ...]
@@ -353,8 +331,7 @@ def not_measured(reason: str) -> Paragraph:
     return Paragraph(say("Not measured: {what}.", what=reason), "unknown")
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(Struct, frozen=True):
     """One figure at a glance."""
 
     name: str
@@ -362,8 +339,7 @@ class Tile:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """One question and its answer on a page. `name` is the id that links lead to."""
 
     name: str
@@ -379,8 +355,7 @@ AGAIN = Section("again", say("Reproduce"), (Reproduce(),))
 """What closes most pages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A whole page."""
 
     name: str
@@ -417,6 +392,22 @@ def chapters(blocks: Iterable[Block], first: str = "") -> tuple[Section, ...]:
     )
 
 
+def page_of(name: str, blocks: Iterable[Block]) -> Page:
+    """What people see in a terminal as a page: the answer as its verdict, a section for each heading and table."""
+    verdict, opening, rest = "", list[Block](), list[Block]()
+    for block in blocks:
+        match block:
+            case Conclusion(text) if not verdict:
+                verdict = text
+            case Remarks(items) if not rest:
+                opening += [Paragraph(item, "lead") for item in items]
+            case SheetBlock(sheet) if block.title is not SheetTitle.NONE:
+                rest += [Heading(sheet.title), block]
+            case _:
+                rest.append(block)
+    return Page(name, verdict, (*chapters(rest), AGAIN), opening=tuple(opening))
+
+
 def json_by(name: str, *values: Any, **options: Any) -> Callable[[], Json]:
     """What programs read, by the function of `present.json` that writes it, MODULE.FUNCTION: only JSON loads it."""
     module, _, function = name.partition(".")
@@ -428,13 +419,12 @@ def json_by(name: str, *values: Any, **options: Any) -> Callable[[], Json]:
     return written
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One answer, for every format. Each part is made when a writer asks for it."""
 
     blocks: Callable[[], tuple[Block, ...]]
     """What people read in a terminal and in Markdown."""
-    data: Callable[[], Json | Mapping[str, Any]]
+    data: Callable[[], Struct | Mapping[str, Any]]
     """What programs read: the versioned document, as its type has it."""
     sheets: Callable[[], tuple[Sheet, ...]]
     """What spreadsheets read."""
@@ -445,7 +435,7 @@ class Document:
 
     def json(self) -> dict[str, Any]:
         """What programs read, as dicts and lists."""
-        from gpuledger.json_types import Json, builtins
+        from gpuledger.json_types import builtins
 
         content = self.data()
-        return builtins(content) if isinstance(content, Json) else dict(content)
+        return builtins(content) if isinstance(content, Struct) else dict(content)

@@ -9,56 +9,20 @@ and show `Term`s by their words, but where exact values are asked for. A single 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from enum import Enum
 from operator import attrgetter
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.messages import say, translated
-from gpuledger.records import dataclass, replace
+from gpuledger.rows import Digits as Digits
+from gpuledger.rows import Unit as Unit
 from gpuledger.trace.model import NotMeasured
 
 
-class Digits(Enum):
-    """How many digits a number is printed with."""
-
-    TEXT = "text"
-    FIGURE = "a number with its unit, as text"
-    WHOLE = "whole number"
-    TENTH = "one decimal, ties away from zero"
-    HUNDREDTH = "two decimals"
-    MEGABYTES = "bytes as MB with three decimals"
-    TRIPLE = "three whole numbers, each at least four wide"
-
-
-class Unit(Enum):
-    """What a column's cells count; with the digits they are printed with, and what is added to the heading."""
-
-    TEXT = ("text", Digits.TEXT, "")
-    FIGURE = ("a number with its unit, as text", Digits.FIGURE, "")
-    COUNT = ("how many", Digits.WHOLE, "")
-    MEAN = ("how many on average", Digits.TENTH, "")
-    ID = ("the number that something is called by", Digits.WHOLE, "")
-    RATIO = ("one number over another", Digits.HUNDREDTH, "")
-    TRIPLE = ("a launch shape", Digits.TRIPLE, "")
-    NS = ("a length of time", Digits.WHOLE, " (ns)")
-    MEAN_NS = ("an average length of time", Digits.TENTH, " (ns)")
-    INSTANT_NS = ("a moment, from the instant that `--time` counts from", Digits.WHOLE, " (ns)")
-    SHARE_PERCENT = ("a share of a whole", Digits.TENTH, " (%)")
-    CHANGE_PERCENT = ("a change, which is no share of a whole", Digits.TENTH, " (%)")
-    BYTES = ("bytes", Digits.WHOLE, "")
-    MB = ("bytes, printed as MB", Digits.MEGABYTES, "")
-    MB_PER_S = ("bytes a second, printed as MB", Digits.MEGABYTES, "")
-    GB_PER_S = ("a rate", Digits.TENTH, " (GB/s)")
-
-    def __init__(self, counts: str, digits: Digits, suffix: str) -> None:
-        self.counts = counts
-        self.digits = digits
-        self.suffix = suffix
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """A word of ours in a cell: programs see its `code`, people on a page its `words`."""
 
     code: str
@@ -78,8 +42,7 @@ Getter = str | Callable[[Any], Any]
 """How a column comes to its cell of a record: the path of a field, or a function."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column. `key` names it in JSON; `get` gives its cell of a record, by default the field called `key`.
 
     Where a terminal is narrow, columns with the highest `detail` go first, and a text that is too long is passed
@@ -90,7 +53,7 @@ class Column:
     name: str
     """What it is called, without its unit."""
     unit: Unit
-    get: Getter | None = field(default=None, compare=False)
+    get: Getter | None = None
     detail: int = 0
     shorten: Callable[[str], str] | None = None
     is_prose: bool = False
@@ -100,7 +63,7 @@ class Column:
     @property
     def heading(self) -> str:
         """What stands over exact values: the unit is part of it."""
-        return f"{self.name}{self.unit.suffix}" if self.unit.suffix else self.name
+        return self.name if self.name == self.key else f"{self.name}{self.unit.suffix}"
 
     def title(self, *, exact: bool) -> str:
         """What stands over exact values, or over values that have their unit with them."""
@@ -130,14 +93,13 @@ def share_column(
     return Column(key, name, unit, lambda record: percent(part_of(record), whole_of(record)), detail)
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
+class Sheet(Struct, frozen=True):
     """One finished table. `rows` are in the order to be shown, `foot` stays under them however a reader sorts."""
 
     name: str
     title: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...] = field(default=())
+    rows: tuple[tuple[Cell, ...], ...] = ()
     foot: tuple[tuple[Cell, ...], ...] = ()
     rounded: bool = True
     """Whether text and Markdown show numbers as a page does, each with its unit; CSV and JSON keep the exact ones."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from gpuledger.records import dataclass
+from msgspec import Struct
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "blue", "magenta", "cyan"]
 
@@ -38,8 +38,7 @@ _LARGE_SHARE: Final = 0.1
 _SMALL_SHARE: Final = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Terminal:
+class Terminal(Struct, frozen=True):
     """Where text goes."""
 
     width: int | None = None

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from gpuledger.capture.output_files import samples_of
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
@@ -15,7 +17,6 @@ from gpuledger.read.plain_window import manifest_of, plain_window_ns
 from gpuledger.read.registry import reader_of
 from gpuledger.read.request import GPU_METRICS, Progress, WantedColumns
 from gpuledger.read.source import Source, in_time, look_at, unchanged, unrecognised
-from gpuledger.records import replace
 from gpuledger.system.files import SEPARATOR
 from gpuledger.system.opening import exists, is_file
 from gpuledger.trace.model import NotMeasured, Trace

@@ -23,12 +23,12 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import DeviceOperation, operation_number
 from gpuledger.messages import say
 from gpuledger.read.request import counted
-from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.trace.keys import (
     KeyPositions,
@@ -117,8 +117,7 @@ def _role(function: str) -> int:
     return _GRAPH_LAUNCH if operation_number(function.partition("_v")[0]) == DeviceOperation.GRAPH.number else 0
 
 
-@dataclass(frozen=True, slots=True)
-class WorkClock:
+class WorkClock(Struct, frozen=True):
     """The times of work on one GPU: what must be added to them, by launches and synchronize calls."""
 
     gpu: int
@@ -175,8 +174,7 @@ class WorkClock:
         return by_launches or bool((high_at < begin + third).any() and (high_at > end - third).any())
 
 
-@dataclass(frozen=True, slots=True)
-class ClockFit:
+class ClockFit(Struct, frozen=True):
     """What is added to the times of one clock: so much at one instant, and a part of the time since."""
 
     at_ns: int

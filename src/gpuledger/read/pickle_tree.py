@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.errors import UnreadableProfile
-from gpuledger.records import dataclass
 from gpuledger.trace.deadline import check
 from gpuledger.trace.spans import Ints
 
@@ -38,8 +38,7 @@ _CLASSES: Final = frozenset(b"c\x93Rbio\x81\x92\x82\x83\x84PQ")
 _CHECK_EVERY: Final = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PickleTree:
+class PickleTree(Struct, frozen=True, eq=False):
     """Nodes by number. A container's children are `children[value : value + count]`; a text's bytes likewise."""
 
     pickled: bytes | bytearray

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.capture.output_files import SAMPLES
@@ -24,7 +25,6 @@ from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.messages import Message, say
 from gpuledger.read.request import WantedColumns
 from gpuledger.read.stream import Gunzipped, PlainFile
-from gpuledger.records import dataclass, replace
 from gpuledger.regex import regex
 from gpuledger.system.opening import is_file, open_file, status_of
 from gpuledger.trace.model import Note, Severity, Trace, os_pid
@@ -52,8 +52,7 @@ class _NotUsable(Exception):
         super().__init__(reason)
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
+class _Section(Struct, frozen=True):
     """What one process wrote."""
 
     pid: int
@@ -312,8 +311,7 @@ def _joined(trace: Trace, sections: list[tuple[int, _Section]], damaged: int, as
     return _noted(joined, Severity.LOSS, lost, damaged) if damaged else joined
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Clock:
+class _Clock(Struct, frozen=True, eq=False):
     """The sampler's clock in that of the profile: what is added to it, at some instants, between which it is a line."""
 
     instants: Ints

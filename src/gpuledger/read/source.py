@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from msgspec import Struct
+
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.records import dataclass
 from gpuledger.system.opening import entries_of, identity, open_file, status_of
 from gpuledger.trace.deadline import until
 from gpuledger.units import bytes_text
@@ -74,8 +75,7 @@ _FOREIGN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """Something on disk that may be a profile. `head` holds a file's first bytes, `files` a folder's file names."""
 
     path: Path

@@ -6,12 +6,12 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import CallKind
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
-from gpuledger.records import dataclass
 from gpuledger.replay.cross_stream_waits import (
     UNEXPLAINED_NS,
     CrossStreamWaits,
@@ -69,8 +69,7 @@ def dependency_graph(
     return _Builder(trace, host, work, residuals, lags or TraceLags()).graph()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Queued:
+class _Queued(Struct, frozen=True, eq=False):
     """Launches into streams that hold many operations. Calls are outer calls."""
 
     call: Positions  # those that found the queue full, and waited
@@ -79,8 +78,7 @@ class _Queued:
     usual_ns: int  # what such a launch takes where there is room
 
 
-@dataclass
-class _Builder:
+class _Builder(Struct, dict=True):
     """What the parts of a graph are made of."""
 
     trace: Trace

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import CALL_KINDS
@@ -20,7 +21,6 @@ from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import COMM, COPY, Line
 from gpuledger.ledger.causes import CAUSES, Cause
 from gpuledger.ledger.gaps import LAUNCH_LATENCY_NS
-from gpuledger.records import dataclass
 from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
 from gpuledger.replay.passes import NO_LIMIT, HeldPath, PathWalk, no_limits, replay_times, set_limits
@@ -43,8 +43,7 @@ class PathPart(IntEnum):
     OUTSIDE = 5  # nothing is known to have held it up
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CriticalPath:
+class CriticalPath(Struct, frozen=True, eq=False):
     """Segments in the order of time, each of some length, in the time of the replay."""
 
     start_ns: Ints
@@ -80,8 +79,7 @@ class CriticalPath:
         return of_part
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Slack:
+class Slack(Struct, frozen=True, eq=False):
     """How much later each could end without the steady stretch ending later; from `FREE_NS` on it does not matter."""
 
     operation_ns: Ints

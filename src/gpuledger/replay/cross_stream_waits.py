@@ -12,11 +12,12 @@ import re
 from typing import Final, Self
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.ledger.activity import Activities, record_of_call
 from gpuledger.ledger.host import Host
-from gpuledger.records import dataclass, replace
 from gpuledger.replay.graph import NEVER, DependencyGraph
 from gpuledger.replay.program_order import OuterCalls, StreamOrder, streams_by_process
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, search
@@ -117,8 +118,7 @@ _HOST_FUNCTION: Final = re.compile(r"LaunchHostFunc|StreamAddCallback")
 _UNSEEN: Final = re.compile(rf"{WAITS.pattern}|StreamWaitValue|WaitExternalSemaphore")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StallingCalls:
+class StallingCalls(Struct, frozen=True, eq=False):
     """Calls that make a stream stand still without an operation that would show it: by thread, then time."""
 
     thread: Ints  # the thread of each call, times 2^40

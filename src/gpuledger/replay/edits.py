@@ -10,8 +10,8 @@ from functools import reduce
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
-from gpuledger.records import replace
 from gpuledger.replay.graph import NEVER, DependencyGraph, OperationFlag
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints

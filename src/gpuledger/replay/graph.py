@@ -12,9 +12,10 @@ from enum import IntEnum, IntFlag
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from gpuledger.records import dataclass, field_names, replace
 from gpuledger.trace.keys import Positions, distinct, group, same
 from gpuledger.trace.spans import Ints
 
@@ -38,8 +39,7 @@ class OperationFlag(IntFlag):
     GONE = 4  # it is not there; whoever waits for it waits for what came before it
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CallNodes:
+class CallNodes(Struct, frozen=True, eq=False):
     """The host's side. Columns of equal length, but for `first_wait`, which has one more; -1 for no position."""
 
     thread: NDArray[np.int32]
@@ -57,8 +57,7 @@ class CallNodes:
         return len(self.thread)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OperationNodes:
+class OperationNodes(Struct, frozen=True, eq=False):
     """The devices' side. Columns of equal length, in the order of the trace's activities."""
 
     call: Ints  # the call that puts it into its stream; -1: it begins at `call_ns`
@@ -75,8 +74,7 @@ class OperationNodes:
         return len(self.call)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Times:
+class Times(Struct, frozen=True, eq=False):
     """When everything happens, and what it is due to."""
 
     call_begin: Ints
@@ -100,8 +98,7 @@ class Bound(IntEnum):
     BY_RENDEZVOUS = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DependencyGraph:
+class DependencyGraph(Struct, frozen=True, eq=False):
     """All of it. Every event comes in `order` after those that it depends on."""
 
     order: Ints
@@ -146,8 +143,7 @@ class DependencyGraph:
         return calls[calls >= 0]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JoinedGraphs:
+class JoinedGraphs(Struct, frozen=True, eq=False):
     """One graph, and which of those that were given each of its calls and operations is from."""
 
     graph: DependencyGraph
@@ -174,7 +170,7 @@ def join_graphs(graphs: Iterable[DependencyGraph], ahead_ns: Sequence[int]) -> J
             "recorded": moved.recorded,
         }
         for part, table in {"": moved, **tables}.items():
-            for name in field_names(type(table)):
+            for name in type(table).__struct_fields__:
                 if name not in _OF_ONE and isinstance(getattr(table, name), np.ndarray):
                     columns.setdefault((part, name), []).append(getattr(table, name))
         sizes = len(graph.calls), len(graph.operations), graph.threads, graph.streams, len(graph.wait)
@@ -186,7 +182,7 @@ def join_graphs(graphs: Iterable[DependencyGraph], ahead_ns: Sequence[int]) -> J
         return np.concatenate(columns.pop((part, name)))  # the parts go as the whole comes
 
     calls, operations = (
-        {name: column(name, part) for name in field_names(table)}
+        {name: column(name, part) for name in table.__struct_fields__}
         for part, table in (("calls", CallNodes), ("operations", OperationNodes))
     )
     recorded = {name: column(name, "recorded") for name in ("call_begin", "call_end", "start", "end")}

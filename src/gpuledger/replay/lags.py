@@ -14,11 +14,11 @@ from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.host import Host
-from gpuledger.records import dataclass
 from gpuledger.replay.passes import is_compiled, native
 from gpuledger.replay.program_order import OuterCalls, StreamOrder
 from gpuledger.trace.keys import Positions, distinct, group, is_same, take
@@ -73,8 +73,7 @@ def look_up_lags(keys: NDArray[Any], usual: dict[int, int], default: int) -> Int
     return np.where(known[place] == keys, values[place], default)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ObservedLags:
+class ObservedLags(Struct, frozen=True, eq=False):
     """Columns as long as the operations."""
 
     from_begin: NDArray[np.bool_]  # which begin inside a call that holds them: their lag counts from where it begins

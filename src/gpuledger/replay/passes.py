@@ -11,8 +11,9 @@ import os
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
-from gpuledger.records import dataclass, field_names, replace
 from gpuledger.replay.graph import Bound, DependencyGraph, GraphEvent, OperationFlag, Times
 from gpuledger.trace.spans import Ints
 
@@ -39,9 +40,9 @@ _NONE: Final = -(1 << 62)
 
 def replay_times(graph: DependencyGraph) -> Times:
     """When every call and operation begins and ends."""
-    times = Times(*(getattr(graph.recorded, name).copy() for name in field_names(Times)))
+    times = Times(*(column.copy() for column in astuple(graph.recorded)))
     if is_compiled():
-        native.forward(*columns(graph), *table_columns(times), graph.threads, graph.streams, graph.groups)
+        native.forward(*columns(graph), *astuple(times), graph.threads, graph.streams, graph.groups)
     else:
         _PlainPass(graph, times).run()
     return times
@@ -49,12 +50,7 @@ def replay_times(graph: DependencyGraph) -> Times:
 
 def columns(graph: DependencyGraph) -> tuple[Ints, ...]:
     """The graph as the compiled passes take it."""
-    return (graph.order, *table_columns(graph.calls), graph.wait, graph.wait_ns, *table_columns(graph.operations))
-
-
-def table_columns(table: object) -> tuple[Ints, ...]:
-    """The columns of a part of the graph, or of times."""
-    return tuple(getattr(table, name) for name in field_names(type(table)))
+    return (graph.order, *astuple(graph.calls), graph.wait, graph.wait_ns, *astuple(graph.operations))
 
 
 class _PlainPass:
@@ -153,8 +149,7 @@ class _PlainPass:
 NO_LIMIT: Final = 1 << 62  # the latest time of what nothing depends on
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HeldPath:
+class HeldPath(Struct, frozen=True, eq=False):
     """What held an event up, from the last to the first; the segments follow one another without a gap.
 
     An operation holds the path from what it waited for; a call from the end of its thread's last one, with the code
@@ -166,8 +161,7 @@ class HeldPath:
     end_ns: Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Latest:
+class Latest(Struct, frozen=True, eq=False):
     """The latest that each may begin and end for those that were limited beforehand to keep their limits."""
 
     call_begin: Ints
@@ -185,7 +179,7 @@ def no_limits(graph: DependencyGraph) -> Latest:
 def set_limits(graph: DependencyGraph, latest: Latest) -> None:
     """Fill in how late everything may be for what has a limit to keep it."""
     if is_compiled():
-        native.slack(*columns(graph), *table_columns(latest), graph.threads, graph.streams, graph.groups)
+        native.slack(*columns(graph), *astuple(latest), graph.threads, graph.streams, graph.groups)
     else:
         _PlainLimits(graph, latest).run()
 
@@ -196,12 +190,12 @@ class PathWalk:
     def __init__(self, graph: DependencyGraph, times: Times) -> None:
         self.graph, self.times = graph, _with_streams_aside(graph, times)
         room = 2 * len(graph.calls) + len(graph.operations)
-        self._room = tuple(np.empty(room, np.int64) for _ in field_names(HeldPath))
+        self._room = tuple(np.empty(room, np.int64) for _ in HeldPath.__struct_fields__)
 
     def back(self, event: int, from_ns: int, stop_ns: int) -> HeldPath:
         """From an event at its time to an instant, or to where nothing is known to have held it up."""
         if is_compiled():
-            given = (*columns(self.graph), *table_columns(self.times), *self._room)
+            given = (*columns(self.graph), *astuple(self.times), *self._room)
             count = native.path(*given, event, from_ns, stop_ns)
             return HeldPath(*(column[:count].copy() for column in self._room))
         segments = _plain_path(self.graph, self.times, event, from_ns, stop_ns, len(self._room[0]))

@@ -11,19 +11,18 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
-from gpuledger.records import dataclass
 from gpuledger.replay.passes import is_compiled, native
 from gpuledger.trace.keys import Positions, RowsByKey, group, is_same, take
 from gpuledger.trace.spans import Ints, furthest
 from gpuledger.trace.sweep import last_to_end
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OuterCalls:
+class OuterCalls(Struct, frozen=True, eq=False):
     """In the order of time. Calls of a thread do not overlap."""
 
     row: Positions  # position among the host's CUDA calls
@@ -87,8 +86,7 @@ QUEUE: Final = 1_022
 """So many unfinished operations fit into a stream's queue: the next launch waits until the oldest has ended."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StreamOrder:
+class StreamOrder(Struct, frozen=True, eq=False):
     """Operations are the activities of a trace, by their positions."""
 
     stream: NDArray[np.int32]

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.ledger.activity import CUDA_LAYERS, GRAPH_FAMILY, Activities, State
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import thread
-from gpuledger.records import replace
 from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.graph import DependencyGraph, OperationFlag, Times
 from gpuledger.replay.passes import replay_times

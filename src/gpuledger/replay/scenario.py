@@ -11,11 +11,12 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
-from gpuledger.records import dataclass, replace
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.edits import Edit, apply_edits
 from gpuledger.replay.graph import DependencyGraph, Times
@@ -32,8 +33,7 @@ ENOUGH_FOLLOWED: Final = 250_000
 FEWEST_STEPS: Final = 5  # but no fewer steps than this
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Excerpt:
+class Excerpt(Struct, frozen=True, eq=False):
     """Part of a trace, with one device's steady stretch as far as it is measured."""
 
     host: Host
@@ -101,8 +101,7 @@ class AnchorKind(Enum):
     CLOCK = auto()  # nothing: it keeps its time
 
 
-@dataclass(frozen=True, slots=True)
-class Anchor:
+class Anchor(Struct, frozen=True):
     """An instant of the recording, told by what it moves with."""
 
     kind: AnchorKind

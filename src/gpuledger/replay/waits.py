@@ -15,13 +15,13 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import WOKEN_BY_THREAD
 from gpuledger.ledger.activity import Activities, of_layers, record_of_call, short_function_name
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import thread
-from gpuledger.records import dataclass
 from gpuledger.replay.program_order import OuterCalls, StreamOrder, streams_by_process
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, leave_out
 from gpuledger.trace.model import Trace
@@ -37,8 +37,7 @@ _STREAM: Final = re.compile(r"StreamSynchronize")
 _EVENT: Final = re.compile(r"EventSynchronize")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Waits:
+class Waits(Struct, frozen=True, eq=False):
     """Pairs of a call and an operation that it waits for, by call. Calls are positions among the outer calls."""
 
     call: Positions
@@ -187,8 +186,7 @@ LEAST_NS: Final = 20_000  # a thread that stands still for less waits for nobody
 COVERED: Final = 0.5  # the share of the time stood still that the other thread's calls must cover
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HandOffs:
+class HandOffs(Struct, frozen=True, eq=False):
     """Calls that another thread's call hands over to."""
 
     call: Positions

@@ -10,9 +10,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from msgspec import Meta, field
+from msgspec import Meta, Struct, field
 
-from gpuledger.records import dataclass
 from gpuledger.runbook.forms import NOT_IN_FILE, Fields, FieldsOrWord, Listed, Program, RunbookPart, Word, WordList
 
 Need = Literal["gpu", "nsys", "ncu", "torch"]
@@ -180,12 +179,12 @@ class ReportStep(ReadingStep, frozen=True, kw_only=True):
     name: FileName = field(default="report", name="as")
 
 
-class PhasesStep(ReadingStep, frozen=True, kw_only=True):
-    """`gpuledger phases`: what attention, dispatch and so on take of a step, and the idle between them."""
+class RangesStep(ReadingStep, frozen=True, kw_only=True):
+    """`gpuledger ranges`: what ranges, attention, dispatch and so on take of a step, and the idle between them."""
 
-    KEY = "phases"
-    profile: FileName = field(name="phases")
-    name: FileName = field(default="phases", name="as")
+    KEY = "ranges"
+    profile: FileName = field(name="ranges")
+    name: FileName = field(default="ranges", name="as")
 
 
 class FleetStep(ReadingStep, frozen=True, kw_only=True):
@@ -222,7 +221,7 @@ class CommandStep(_ProgramStep, frozen=True, kw_only=True):
 
 
 Step = (
-    CaptureStep | BenchStep | ReportStep | PhasesStep | FleetStep | WhatIfStep | CommandStep
+    CaptureStep | BenchStep | ReportStep | RangesStep | FleetStep | WhatIfStep | CommandStep
 )  # one thing to do in a cell
 
 
@@ -327,8 +326,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.=-]+")
 _LONGEST: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixCell:
+class MatrixCell(Struct, frozen=True):
     """One combination of values. `folder` is the name of its folder: no two cells share one, in any letter case."""
 
     values: tuple[tuple[str, str], ...]

@@ -19,16 +19,15 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, field
 from importlib.resources import files
 from pathlib import Path
 from typing import IO, Annotated, Any, Final
 
-from msgspec import Meta, convert
+from msgspec import Meta, Struct, convert, field, to_builtins
+from msgspec.structs import replace
 
 from gpuledger.capture.secrets import without_secrets
 from gpuledger.errors import GpuledgerError, OutputRefused, ToolFailed
-from gpuledger.records import dataclass, replace
 from gpuledger.runbook import plan
 from gpuledger.runbook.definition import MatrixCell, Runbook
 from gpuledger.runbook.elsewhere import run_elsewhere
@@ -175,8 +174,7 @@ NOT_RUN: Final = "not run"
 """A step is done, missed (a target), failed or skipped; a cell finished, failed, skipped, interrupted or running."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
+class StepRecord(Struct, frozen=True):
     """What became of a step."""
 
     step: str
@@ -187,8 +185,7 @@ class StepRecord:
     log: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CellRecord:
+class CellRecord(Struct, frozen=True):
     """What became of a cell. A fingerprint of another runbook, version or machine makes it stale."""
 
     fingerprint: str
@@ -201,8 +198,7 @@ class CellRecord:
         return sum(step.seconds for step in self.steps)
 
 
-@dataclass(slots=True)
-class RunState:
+class RunState(Struct):
     """The cells of a folder that were begun, by the name of their folder, and the comparisons, by their file's name."""
 
     path: Path
@@ -215,7 +211,7 @@ class RunState:
         (self.comparisons if is_comparison else self.cells)[name] = record
         document: dict[str, Any] = {"schema": SCHEMA, "runbook": self.runbook}
         for kind, records in (("cells", self.cells), ("comparisons", self.comparisons)):
-            document[kind] = {name: asdict(record) for name, record in records.items()}
+            document[kind] = to_builtins(records)
         write_whole(self.path, json.dumps(document, indent=1) + "\n")
 
 
@@ -250,16 +246,14 @@ PATIENCE = Patience(asked=330.0, told=30.0, made=10.0)
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonOutcome:
+class ComparisonOutcome(Struct, frozen=True):
     """A comparison, and what became of it: a step's record, skipped where a profile is not there."""
 
     comparing: PlannedComparison
     record: StepRecord
 
 
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
+class RunOutcome(Struct, frozen=True):
     """What became of a run."""
 
     records: Mapping[str, CellRecord]  # by the name of the cell's folder, also of cells that were kept

@@ -1,19 +1,20 @@
 """The figures of a cell, from the documents that its steps left: a key in, a value out, or why there is none.
 
 A key is looked for in the results of the cell's benches, in their order. `NAME.key` looks in the result called NAME
-only; NAME may be a report's too, and further dots lead further in: `report.steps.median_ns`. Of phases, fleet and
-whatif, which are tables, `NAME.ROW.COLUMN` is a row by what stands in its first column, and `NAME.COLUMN` the largest
-value of the first table that has it.
+only; NAME may be a report's too, and further dots lead further in: `report.steps.median_ns`. Of ranges, fleet and
+whatif, which are tables, `NAME.ROW.COLUMN` is a row by its first text, and `NAME.COLUMN` the largest value of the first
+table that has it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Any, Final
 
-from gpuledger.records import dataclass, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from gpuledger.runbook.definition import CaptureStep, MatrixCell, ReadingStep, ReportStep, Runbook, SavingCheck
 from gpuledger.runbook.engine import json_at
 from gpuledger.runbook.forms import suggestion
@@ -27,8 +28,7 @@ _KINDS: Final = {"compute": "compute", "idle": "idle", "comm": "communication", 
 _NS: Final = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """A value; None with the reason where there is none. `wrong` where the key itself must be wrong."""
 
     value: Value
@@ -39,8 +39,7 @@ class Figure:
     samples: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedFinding:
+class ReportedFinding(Struct, frozen=True):
     """What a report says of a step."""
 
     step_ns: int | None
@@ -49,8 +48,7 @@ class ReportedFinding:
     saving_low_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Documents:
+class Documents(Struct, frozen=True):
     """What the steps of a cell left, by name."""
 
     results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -77,8 +75,8 @@ class Documents:
     def step_parts(self) -> tuple[tuple[str, float], ...]:
         """What takes a step, in nanoseconds: its phases where a step of the runbook tells them, else kinds of time."""
         for document in self.tables.values():
-            rows = [row for table in document.get("tables", ()) for row in table["rows"] if "phase" in row]
-            if parts := tuple((str(row["phase"]), row["per_step_ns"]) for row in rows if row["phase"] != "total"):
+            rows = document.get("phases", ())
+            if parts := tuple((row["phase"], row["per_step_ns"] or row["time_ns"]) for row in rows):
                 return parts
         for document in self.reports.values():
             devices, steps = document.get("devices") or (), document.get("steps") or {}
@@ -157,8 +155,12 @@ def _doubt(document: Mapping[str, Any], key: str) -> _Doubt | None:
 def _in_tables(document: Mapping[str, Any], key: str, whole_key: str) -> Figure:
     """A figure of the tables that a verb of ours wrote; see above for what a key may be."""
     every = [table["rows"] for table in document.get("tables", ())]
+    every += [rows for rows in document.values() if isinstance(rows, list) and rows and isinstance(rows[0], dict)]
     wanted, _, column = key.rpartition(".")
-    named = [(_plain(str(next(iter(row.values()), ""))), row) for rows in every for row in rows]
+    texts = (
+        (next((cell for cell in row.values() if isinstance(cell, str)), ""), row) for rows in every for row in rows
+    )
+    named = [(_plain(text), row) for text, row in texts]
     if wanted:
         rows = [row for name, row in named if name == _plain(wanted) and column in row]
         known = [f"{name}.{column}" for name, row in named if column in row]
@@ -198,8 +200,7 @@ OPEN: Final = "not judged"
 SLOWED: Final = 1.5  # a profiled step that takes longer than a plain one by more than this is told
 
 
-@dataclass(frozen=True, slots=True)
-class SavingRow:
+class SavingRow(Struct, frozen=True):
     """A prediction against what was saved: with the profiler in both runs, and without it."""
 
     cells: tuple[MatrixCell, MatrixCell]

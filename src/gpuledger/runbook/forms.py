@@ -15,8 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, Unio
 
 import msgspec
 import yaml
-
-from gpuledger.records import dataclass
+from msgspec import Struct
 
 MOST_BYTES: Final = 200_000
 MOST_VALUES: Final = 10_000
@@ -56,8 +55,7 @@ class Word(str):
         return word
 
 
-@dataclass(frozen=True, slots=True)
-class Blank:
+class Blank(Struct, frozen=True):
     """Nothing behind a colon or a dash."""
 
     line: int

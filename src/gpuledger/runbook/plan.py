@@ -9,13 +9,14 @@ import hashlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from gpuledger.capture.launchers import Remote, prefix_words
 from gpuledger.capture.secrets import looks_secret, may_not_be_shown, shown_value, without_secrets
-from gpuledger.records import dataclass, replace
 from gpuledger.runbook.definition import (
     AlignCells,
     BenchStep,
@@ -36,8 +37,7 @@ from gpuledger.runbook.definition import (
 OURS: Final = "gpuledger"  # the first word of a command of ours; it is started with the Python that runs us
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
+class Choices(Struct, frozen=True):
     """What a run was asked for besides its runbook."""
 
     size: str  # '' where the runbook has none
@@ -52,8 +52,7 @@ class Choices:
         return self.folder / "cells" / cell.folder
 
 
-@dataclass(frozen=True, slots=True)
-class CellJob:
+class CellJob(Struct, frozen=True):
     """A step of a cell, ready to run."""
 
     title: str
@@ -75,8 +74,7 @@ class CellJob:
         return [self.remote.argv((*setting, *command)) for command in self.commands]
 
 
-@dataclass(frozen=True, slots=True)
-class _CellPlace:
+class _CellPlace(Struct, frozen=True):
     """Where the steps of a cell, or of the prelude, are planned: its folder, and what stands for what."""
 
     book: Runbook
@@ -149,8 +147,7 @@ def fingerprint(book: Runbook, cell: MatrixCell, choices: Choices, missing: Sequ
     return hashlib.sha256(identity.encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedComparison:
+class PlannedComparison(Struct, frozen=True):
     """A comparison of two cells, ready to run."""
 
     compare: DiffCells | AlignCells

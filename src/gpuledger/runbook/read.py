@@ -14,10 +14,10 @@ from importlib.util import find_spec
 from math import prod
 from typing import Final, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gpuledger.errors import GpuledgerError
-from gpuledger.records import dataclass
 from gpuledger.runbook import definition
 from gpuledger.runbook.definition import (
     BUILT_IN,
@@ -37,8 +37,7 @@ T = TypeVar("T")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,9})?")
 
 
-@dataclass(frozen=True, slots=True)
-class KnownNames:
+class KnownNames(Struct, frozen=True):
     """What `${...}` may stand for, and what cells may be chosen by."""
 
     axes: Mapping[str, Axis]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.capture.secrets import shareable_command, shareable_value
 from gpuledger.errors import GpuledgerError
-from gpuledger.records import dataclass, replace
 from gpuledger.runbook import engine as states
 from gpuledger.runbook.definition import FigureTarget, MatrixCell, Runbook, SavingCheck, fill, pairs
 from gpuledger.runbook.engine import CellRecord, ComparisonOutcome, RunOutcome, json_at
@@ -26,8 +28,7 @@ from gpuledger.runbook.plan import Choices
 from gpuledger.verdicts import FAIL, UNDECIDED, DoubtfulFigure
 
 
-@dataclass(frozen=True, slots=True)
-class CellRow:
+class CellRow(Struct, frozen=True):
     """A cell of the matrix, and what its steps left."""
 
     cell: MatrixCell
@@ -39,8 +40,7 @@ class CellRow:
     """What takes a step, with its nanoseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonRow:
+class ComparisonRow(Struct, frozen=True):
     """A diff or an alignment. `reason` says why there is no verdict."""
 
     kind: str
@@ -60,8 +60,7 @@ class ComparisonRow:
         return None if self.before_ns is None or self.after_ns is None else self.after_ns - self.before_ns
 
 
-@dataclass(frozen=True, slots=True)
-class TargetRow:
+class TargetRow(Struct, frozen=True):
     """A target in one cell; None: in no cell of this run."""
 
     target: FigureTarget
@@ -79,8 +78,7 @@ class TargetRow:
         return "at most" if self.target.at_most is not None else "at least"
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
+class RunSummary(Struct, frozen=True):
     """All of it. The exit code is 1 where something failed, 3 where a target was missed, else 0."""
 
     book: Runbook

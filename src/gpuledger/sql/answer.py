@@ -15,13 +15,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.errors import QueryRefused, needing
 from gpuledger.findings.profiled_run import WHERE_SAMPLED
 from gpuledger.ledger.device import Device
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.sql.booked import BOOKED, QuerySubject, call_values, launched_values
 from gpuledger.sql.nvidia_names import views
 from gpuledger.sql.statement import Statement, duckdb_package, in_time_and_memory, refusal, statement, too_slow
@@ -44,16 +44,14 @@ Value = int | float | str | bool | list[Any] | dict[str, Any] | None
 _SHOWN: Final = 50  # so many rows are shown in a notebook
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerColumn:
+class AnswerColumn(Struct, frozen=True):
     """One column of an answer: what the query calls it, and DuckDB's type."""
 
     name: str
     type: str
 
 
-@dataclass(frozen=True, slots=True)
-class QueryAnswer:
+class QueryAnswer(Struct, frozen=True):
     """What a query answers. Values are plain: int, float, str, bool, None, and lists and dicts of those."""
 
     sql: str

@@ -16,9 +16,11 @@ from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.errors import QueryRefused, needing
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.records import dataclass, replace
 from gpuledger.sql.nvidia_names import NAMES as NVIDIAS
 from gpuledger.sql.nvidia_names import columns_of_ours, from_sqlite
 from gpuledger.sql.tables import BY_NAME, TABLES
@@ -46,8 +48,7 @@ _SCHEMAS: Final = ("", "main")
 _LISTS_TABLES: Final = "`gpuledger query --schema` lists the tables and columns"
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """A SELECT that may be run."""
 
     sql: str

@@ -10,13 +10,13 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.gpu_metrics import OF_KERNELS
 from gpuledger.errors import QueryRefused
 from gpuledger.ledger.activity import short_names
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import distinct
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
@@ -28,8 +28,7 @@ AXES: Final = ("x", "y", "z")
 _FRAMES: Final = ("frame", "frames")
 
 
-@dataclass(frozen=True, slots=True)
-class QueryColumn:
+class QueryColumn(Struct, frozen=True):
     """One column. NULL stands for what was not recorded, or does not apply."""
 
     name: str
@@ -43,8 +42,7 @@ class QueryColumn:
         return _UNITS.get(self.name.rpartition("_")[2], "")
 
 
-@dataclass(frozen=True, slots=True)
-class QueryTable:
+class QueryTable(Struct, frozen=True):
     """One table: what a row stands for, and its columns."""
 
     name: str
@@ -274,8 +272,7 @@ BY_NAME: Final = {table.name: table for table in TABLES}
 Texts = Strings | Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ColumnValues:
+class ColumnValues(Struct, frozen=True, eq=False):
     """Numbers, or codes of texts; the array is never copied."""
 
     array: NDArray[Any]

@@ -20,8 +20,9 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.errors import GpuledgerError
-from gpuledger.records import dataclass
 from gpuledger.system.files import PARTIAL, Abandoned, cache_folder, whole_file
 from gpuledger.system.opening import is_file, open_file
 
@@ -84,8 +85,7 @@ def kept_name(place: str, state: object, *about: str) -> str:
     return "-".join((place[:_DIGITS], digest[:_DIGITS], *about))
 
 
-@dataclass(frozen=True, slots=True)
-class KeptFiles:
+class KeptFiles(Struct, frozen=True):
     """A folder of such files, whose names have one ending. Methods raise OSError where the system refuses."""
 
     path: Path
@@ -178,8 +178,7 @@ def answers() -> KeptFiles:
     return KeptFiles(cache_folder() / "answers", ".answer")
 
 
-@dataclass(frozen=True, slots=True)
-class KeptOfProfile:
+class KeptOfProfile(Struct, frozen=True):
     """What is kept of one profile, but for answers of `info`, which says this."""
 
     folder: str
@@ -210,8 +209,7 @@ def kept_of(place: str) -> KeptOfProfile:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(Struct, frozen=True):
     """One state of one file, or of several."""
 
     digest: str

@@ -25,7 +25,8 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any, Final, TypeVar
 
-from gpuledger.records import dataclass
+from msgspec import Struct
+
 from gpuledger.system.resources import bound_address_space
 
 Result = TypeVar("Result")
@@ -118,14 +119,12 @@ def _work_and_exit(task: Callable[[], Any], pipe: Connection, more_bytes: int) -
         os._exit(0)
 
 
-@dataclass(frozen=True, slots=True)
-class _CallAnswer:
+class _CallAnswer(Struct, frozen=True):
     value: Any
     state: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Standing:
+class _Standing(Struct, frozen=True):
     """The processes that there are now, by their numbers."""
 
     worker: int | None = None

@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.errors import ToolFailed
-from gpuledger.records import dataclass, replace
 from gpuledger.system.nvml import SM_CLOCK, NoNvml, clock_reasons, nvml_session, throttles_in
 from gpuledger.system.processes import Ran, run
 
@@ -24,8 +26,7 @@ COMPUTE_MODES: Final = ("default", "exclusive thread", "prohibited", "exclusive 
 """How many programs a GPU takes at a time, by NVML's numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledGpu:
+class InstalledGpu(Struct, frozen=True):
     """One GPU, and the state it is in now."""
 
     index: int
@@ -39,8 +40,7 @@ class InstalledGpu:
     throttled_by: tuple[str, ...] = ()  # what holds its clocks down now, though it is not idle
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """The GPUs here; `reason` says why there are none, or what was wrong with asking."""
 
     driver: str | None

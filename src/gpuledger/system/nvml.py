@@ -15,7 +15,7 @@ from importlib import import_module
 from statistics import median_low
 from typing import Any, Final
 
-from gpuledger.records import dataclass
+from msgspec import Struct
 
 _EVERY_S: Final = 0.05
 SM_CLOCK, _MEMORY_CLOCK = 1, 2  # NVML's numbers
@@ -68,8 +68,7 @@ def throttles_in(bits: int) -> tuple[str, ...]:
     return () if bits & _IDLE else tuple(what for bit, what, throttles in LIMITS if throttles and bits & bit)
 
 
-@dataclass(frozen=True, slots=True)
-class SampledRange:
+class SampledRange(Struct, frozen=True):
     """A figure that was looked at several times."""
 
     least: int
@@ -77,8 +76,7 @@ class SampledRange:
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClockLimit:
+class ClockLimit(Struct, frozen=True):
     """Something that held the clocks down, and in which share of the looks at it."""
 
     what: str
@@ -86,8 +84,7 @@ class ClockLimit:
     is_throttling: bool
 
 
-@dataclass(frozen=True, slots=True)
-class GpuReadings:
+class GpuReadings(Struct, frozen=True):
     """What was seen of a GPU."""
 
     looks: int
@@ -104,8 +101,7 @@ class GpuReadings:
         return any(limit.is_throttling for limit in self.limits)
 
 
-@dataclass(frozen=True, slots=True)
-class NotWatched:
+class NotWatched(Struct, frozen=True):
     """Stands where something would have been seen."""
 
     reason: str

@@ -20,8 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, Self
 
+from msgspec import Struct
+
 from gpuledger.errors import ToolFailed
-from gpuledger.records import dataclass
 from gpuledger.system.files import Abandoned, whole_file
 from gpuledger.system.interruption import Interruption, interruptible_children
 
@@ -112,8 +113,7 @@ def _left(group: int, mark: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """A program that ran to its end."""
 
     exit_code: int
@@ -144,8 +144,7 @@ def run(argv: Sequence[str | Path], *, seconds: float) -> Ran:
     return Ran(done.returncode, done.stdout.decode(errors="replace"))
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(Struct, frozen=True):
     """How long a program may take to end after each way of asking it, in seconds."""
 
     asked: float = 300.0
@@ -154,8 +153,7 @@ class Patience:
     made: float = 10.0  # after SIGKILL: a process inside a driver call ends only when that returns
 
 
-@dataclass(frozen=True, slots=True)
-class AttendedRun:
+class AttendedRun(Struct, frozen=True):
     """A program that was attended to its end."""
 
     exit_code: int
@@ -328,8 +326,7 @@ class _OutputTail:
         return b"".join(self._chunks)[-_KEPT_BYTES:].decode(errors="replace")
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedRun:
+class LoggedRun(Struct, frozen=True):
     """A program that ran to its end beside its log."""
 
     exit_code: int

@@ -17,14 +17,14 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Final, Generic, TypeVar
 
+from msgspec import Struct, field
+
 from gpuledger.errors import ToolFailed
-from gpuledger.records import dataclass
 from gpuledger.system.files import reason_of
 from gpuledger.system.interruption import held_interrupts
 from gpuledger.system.resources import resident_bytes
@@ -42,8 +42,7 @@ _ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_
 """There is a worker for every core: numpy must not start as many threads in each."""
 
 
-@dataclass(slots=True)
-class _Worker:
+class _Worker(Struct):
     """A process, and which item it holds: None before it asks for the first, and when there is no more."""
 
     process: SpawnProcess
@@ -52,15 +51,13 @@ class _Worker:
     has_started: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Refused:
+class _Refused(Struct, frozen=True):
     """What a worker sends in place of a result when the task raised."""
 
     reason: str
 
 
-@dataclass(slots=True)
-class _Crew(Generic[Item, Result]):
+class _Crew(Struct, Generic[Item, Result]):
     """The workers, and what is still to do."""
 
     task: Callable[[Item], Result]

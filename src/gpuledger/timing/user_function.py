@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+from msgspec import Struct
+
 from gpuledger.errors import GpuledgerError
-from gpuledger.records import dataclass
 
 _LONGEST = 200
 
 
-@dataclass(frozen=True, slots=True)
-class UserFunction:
+class UserFunction(Struct, frozen=True):
     """A function of the user's."""
 
     function: Callable[[], object]

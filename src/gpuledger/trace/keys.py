@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import DTypeLike, NDArray
 
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.sweep import expand
 
@@ -185,8 +185,7 @@ def _is_wide(low: int, high: int, rows: int) -> bool:
 _NARROW: Final = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class RowsByKey:
+class RowsByKey(Struct, frozen=True):
     """Where the rows of each key lie, by one sort: a profile may have as many threads or processes as rows.
 
     A loop that looked for the rows of each key among all of them would take time by their product.
@@ -264,8 +263,7 @@ def search(
     return position
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPositions:
+class KeyPositions(Struct, frozen=True):
     """Where each key of two columns lies: a table with a place for each, where one major key and few gaps allow it.
 
     Correlation ids of one process are counted up and used once, so this is how most joins go: no sorting.

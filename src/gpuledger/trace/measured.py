@@ -8,13 +8,12 @@ A snapshot of PyTorch's CUDA allocator is columns, one `GpuMemory` per GPU.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import IntEnum
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import Stacks, Strings
@@ -22,8 +21,7 @@ from gpuledger.trace.strings import Stacks, Strings
 Dim3 = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """What one of NVIDIA's own rules said about a launch."""
 
     rule: str
@@ -35,8 +33,7 @@ class Advice:
     """`global`: of the kernel's time; `local`: of the part that the rule is about."""
 
 
-@dataclass(frozen=True, slots=True)
-class Profiled:
+class Profiled(Struct, frozen=True):
     """One launch of one kernel as Nsight Compute saw it. None: the report does not say."""
 
     order: int
@@ -67,8 +64,7 @@ class Profiled:
         return NotMeasured(f"{names[0]} was not collected")
 
 
-@dataclass(frozen=True, slots=True)
-class KernelReport:
+class KernelReport(Struct, frozen=True):
     """The launches of one or several reports, in the order of the files and within each in order of launch."""
 
     launches: tuple[Profiled, ...]
@@ -80,8 +76,7 @@ CUT = "…"
 """How nsys ends a name that did not fit."""
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryRow:
+class SummaryRow(Struct, frozen=True):
     """The statistics of one name's times."""
 
     name: str
@@ -107,8 +102,7 @@ class SummaryRow:
         return self.name.endswith(CUT)
 
 
-@dataclass(frozen=True, slots=True)
-class SizeRow:
+class SizeRow(Struct, frozen=True):
     """The statistics of how many bytes one operation moved: as exact as they were printed, to a kB in most tables."""
 
     name: str
@@ -121,8 +115,7 @@ class SizeRow:
     deviation_bytes: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PrintedTable:
+class PrintedTable(Struct, frozen=True):
     """One table. `rows` holds times, `sizes` bytes (cuda_gpu_mem_size_sum only), each in the order printed."""
 
     report: str
@@ -131,8 +124,7 @@ class PrintedTable:
     sizes: tuple[SizeRow, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PrintedTables:
+class PrintedTables(Struct, frozen=True):
     """The tables of one run, by NVIDIA's names."""
 
     name: str
@@ -160,8 +152,7 @@ class MemoryAction(IntEnum):
     SNAPSHOT = 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MemoryHistory:
+class MemoryHistory(Struct, frozen=True, eq=False):
     """Events of one GPU's allocator, in their order."""
 
     action: NDArray[np.int8]
@@ -182,8 +173,7 @@ class MemoryHistory:
         return np.flatnonzero(np.isin(self.action, [int(action) for action in actions]))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MemorySegments:
+class MemorySegments(Struct, frozen=True, eq=False):
     """What the allocator has from CUDA when the snapshot is taken."""
 
     address: Ints
@@ -194,8 +184,7 @@ class MemorySegments:
         return len(self.address)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MemoryBlocks:
+class MemoryBlocks(Struct, frozen=True, eq=False):
     """The blocks of those segments, in the order of segments and addresses."""
 
     segment: Ints
@@ -211,8 +200,7 @@ class MemoryBlocks:
         return len(self.address)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GpuMemory:
+class GpuMemory(Struct, frozen=True, eq=False):
     """One GPU's allocator."""
 
     gpu: int
@@ -221,8 +209,7 @@ class GpuMemory:
     blocks: MemoryBlocks
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryRange:
+class MemoryRange(Struct, frozen=True):
     """A stretch of the program that torch marked: an optimizer's step, a user's own annotation."""
 
     name: str
@@ -231,8 +218,7 @@ class MemoryRange:
     end_ns: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MemorySnapshot:
+class MemorySnapshot(Struct, frozen=True, eq=False):
     """A whole file."""
 
     name: str

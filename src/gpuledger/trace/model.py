@@ -7,15 +7,14 @@ from, goes with a trace where a second file told it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from enum import Enum
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.trace.strings import Stacks, Strings
 from gpuledger.trace.tables import Rows, Table, TablesByName, empty
@@ -33,8 +32,7 @@ class Severity(Enum):
     """Rows that the profile holds are missing from the numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """One thing that a reader of the numbers should know. `count` is how many rows it is about."""
 
     severity: Severity
@@ -64,8 +62,7 @@ DAMAGE: Final = frozenset(
 """The codes of notes on what cannot be true: no cause of idle time, and no saving, is believed after one of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotMeasured:
+class NotMeasured(Struct, frozen=True):
     """Stands where a number would be that the profile cannot give. Never zero."""
 
     reason: str
@@ -74,8 +71,7 @@ class NotMeasured:
 Names = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GraphPlace:
+class GraphPlace(Struct, frozen=True):
     """One place in the program."""
 
     path: Names
@@ -92,8 +88,7 @@ class GraphPlace:
     """How many were launched at the capture, likewise; 0 where that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class NameCoverage:
+class NameCoverage(Struct, frozen=True):
     """How much of the work inside graphs has a name: kernels, copies and memsets."""
 
     count: int
@@ -108,8 +103,7 @@ class NameCoverage:
         return self.named_ns / self.gpu_ns if self.gpu_ns else 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GraphPlaces:
+class GraphPlaces(Struct, frozen=True, eq=False):
     """The places of the work inside graphs, row by row."""
 
     file: str
@@ -146,8 +140,7 @@ NO_MANIFEST: Final = NotMeasured(say("there is no `gpuledger capture` manifest n
 """Why nothing is known of the capture but what the profile holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """One physical GPU, as far as the profile describes it. None: not recorded."""
 
     name: str
@@ -160,16 +153,14 @@ class Gpu:
     l2_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """One traced process. `pid` is the tables' key."""
 
     pid: int
     name: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Private:
+class Private(Struct, frozen=True):
     """What may name people, paths or secrets. Shown only when asked for."""
 
     command: tuple[str, ...] = ()
@@ -177,8 +168,7 @@ class Private:
     environment: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Decoding:
+class Decoding(Struct, frozen=True):
     """What took the tables out of a file that our own decoder can read, and SQLite too, which is slower."""
 
     by: str
@@ -189,8 +179,7 @@ class Decoding:
     """The tables that SQLite read all the same, as the decoder would not answer for them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where a trace came from. None: the profile does not say."""
 
     tool: str
@@ -226,8 +215,7 @@ class Origin:
         return self.gpus[number] if 0 <= number < len(self.gpus) else None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Trace(TablesByName):
+class Trace(TablesByName, Struct, frozen=True, eq=False):
     """One profile: immutable tables on one clock. `trace["kernels"]` and `trace.kernels` are one of them."""
 
     origin: Origin

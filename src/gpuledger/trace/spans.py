@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, search
 from gpuledger.trace.sweep import NOT_NESTED, expand
@@ -28,8 +28,7 @@ class Span(NamedTuple):
     end_ns: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Spans:
+class Spans(Struct, frozen=True, eq=False):
     """A set of instants as sorted, disjoint, non-touching, non-empty spans. Make one with `union`."""
 
     start_ns: Ints

@@ -14,16 +14,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.sweep import parts
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(Struct, frozen=True):
     """One group's statistics, in the unit of its values."""
 
     count: int

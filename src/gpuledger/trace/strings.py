@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import DTypeLike, NDArray
 
-from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.trace.keys import distinct, is_same, same, take
 from gpuledger.trace.spans import Ints
@@ -127,8 +126,7 @@ class Strings:
         return list(position), numbers
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rewritten:
+class Rewritten(Struct, frozen=True, eq=False):
     """Other texts, for each code that was asked about the code among them, and whether the text is another one."""
 
     strings: Strings
@@ -146,8 +144,7 @@ def _codes(texts: tuple[str, ...]) -> dict[str, int]:
 _TORCH_FUNCTION: Final = regex(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)$")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Stacks:
+class Stacks(Struct, frozen=True, eq=False):
     """Stack `i` is `frames[offsets[i]:offsets[i + 1]]`."""
 
     offsets: Ints = field(default_factory=lambda: np.zeros(1, np.int64))

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.errors import needing
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import take
 from gpuledger.trace.notebook_table import FIRST_ROWS, html_table, rows_text
 from gpuledger.trace.strings import Codes, Strings
@@ -56,8 +56,7 @@ class Kind(Enum):
 _DTYPES: Final = {kind: np.dtype({"int64": np.int64, "bool": np.bool_}.get(kind.value, np.int32)) for kind in Kind}
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnSchema:
+class ColumnSchema(Struct, frozen=True):
     """One column: its name, how it is stored, and what a value means."""
 
     name: str
@@ -70,8 +69,7 @@ class ColumnSchema:
         return None if self.kind is Kind.FLAG or self.name in TIMES else NOT_RECORDED
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(Struct, frozen=True):
     """One table: what a row stands for, and its columns."""
 
     row: str

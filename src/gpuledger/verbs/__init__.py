@@ -17,6 +17,8 @@ class Verb(NamedTuple):
     command: str = ""  # the module of `cli.verbs` that its command stands in, where that has another name
     answer: str = ""
     """The module here with the function that answers, for the command, Python and agents; "": it acts instead."""
+    declared: str = ""
+    """The module here with the function that the command is made from."""
 
 
 _question = partial(Verb, command="questions", answer="questions")
@@ -25,21 +27,31 @@ VERBS: Final = {
     "report": Verb("Show where the time in PROFILE went, and what to do about it.", answer="report"),
     "info": Verb("Show what is in PROFILE, what is missing, and what that means.", answer="recorded"),
     "stats": Verb("Print NVIDIA's summary tables of PROFILE, to the nanosecond.", "info", "recorded"),
-    "gaps": _question("Show why the GPU was idle in PROFILE: causes, triggers, lengths, the longest gaps."),
-    "steps": _question("List the steps of PROFILE: usual length, drift, unusual ones and what made them so."),
-    "serving": _question(
-        "Show what serving costs in PROFILE: tokens a second, step time by batch, idle time between steps."
+    "gaps": Verb(
+        "Show why the GPU was idle in PROFILE: causes, triggers, launches, overlap, the longest gaps.",
+        answer="idle",
+        declared="idle",
     ),
-    "launches": _question("Show what launches cost in PROFILE: calls, time, queue, how far the host runs ahead."),
-    "memory": _question("Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak."),
-    "ranges": _question("Show where PROFILE spends time by NVTX range: host and GPU time, launches, waits."),
-    "phases": _question(
-        "Show what each phase of a layer costs in PROFILE, and the idle time inside and between phases."
+    "steps": Verb(
+        "List the steps of PROFILE: usual length, drift, unusual ones, and what serving costs by batch.",
+        answer="steps",
+        declared="steps",
+    ),
+    "memory": Verb(
+        "Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
+        answer="memory",
+        declared="memory",
+    ),
+    "ranges": Verb(
+        "Show where PROFILE spends time by NVTX range, and what each phase of a layer costs.",
+        answer="ranges",
+        declared="ranges",
     ),
     "critical": _question("Show the critical path of PROFILE: the host and GPU work that sets the step time."),
-    "overlap": _question("Show how compute, communication and copies overlap in PROFILE, and what stays exposed."),
-    "ops": _question(
-        "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs."
+    "ops": Verb(
+        "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
+        answer="operators",
+        declared="operators",
     ),
     "whatif": Verb(
         "Predict what changes to PROFILE would save, alone and together, and what is left to fix.", answer="whatif"
@@ -71,10 +83,13 @@ VERBS: Final = {
     "explain": Verb("Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify."),
 }
 
+RENAMED: Final = {"launches": "gaps", "overlap": "gaps", "serving": "steps", "phases": "ranges"}
+"""What was a verb of its own, and the verb that answers it."""
+
 GROUPS: Final = {
     "Start here": ("report", "info", "explain", "view"),
-    "Why the GPU is idle": ("gaps", "launches", "steps", "serving", "critical", "memory", "overlap"),
-    "Why kernels are slow, and whose they are": ("kernels", "ncu-plan", "ops", "ranges", "phases", "stats"),
+    "Why the GPU is idle": ("gaps", "steps", "critical", "memory"),
+    "Why kernels are slow, and whose they are": ("kernels", "ncu-plan", "ops", "ranges", "stats"),
     "Would it help, did it": ("whatif", "diff", "history", "align", "time"),
     "Many ranks": ("fleet",),
     "Record": ("capture", "doctor", "bench", "run"),

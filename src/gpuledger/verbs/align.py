@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
 from gpuledger.analyse.align.kernel_sequences import Forwards
@@ -23,14 +25,13 @@ from gpuledger.analyse.timed_operations import TimedOperation
 from gpuledger.errors import GpuledgerError
 from gpuledger.jobs.run import job_profiles
 from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.present.views.shown import ShownResult
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
-from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Note, Trace
 from gpuledger.verbs.diff import timings_at, told_apart
 from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownResult
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 _SIDES: Final = ("mock", "model")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class AlignmentReport(ShownResult, Alignment):
+class AlignmentReport(ShownResult, Alignment, frozen=True):
     """Whether a mock runs what the model runs, and the ways to show it."""
 
     health: tuple[Note, ...] = ()  # what to know of the numbers of both sides
@@ -55,8 +55,7 @@ class AlignmentReport(ShownResult, Alignment):
         return self.conclusion
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(Struct, frozen=True):
     """A side as it was read: what isolating it had to say, what was lost, and whether it holds all that belongs."""
 
     side: OperationSide
@@ -114,7 +113,7 @@ def align(
         whole=theirs.whole,
     )
     health = (*ours.health, *theirs.health)
-    return AlignmentReport(**{field.name: getattr(made, field.name) for field in fields(made)}, health=health)
+    return AlignmentReport(**asdict(made), health=health)
 
 
 def _timed_sides(mock: Profile, e2e: Sequence[Profile], limits: Limits) -> tuple[OperationSide, OperationSide] | None:

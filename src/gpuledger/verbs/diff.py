@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import shlex
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict, replace
 
 from gpuledger.analyse.diff.baseline import is_baseline, read_baseline
 from gpuledger.analyse.diff.compare import Diff
@@ -21,24 +22,21 @@ from gpuledger.findings.profiled_run import columns_for
 from gpuledger.jobs.run import job_profiles
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.present.views.shown import ShownResult
 from gpuledger.read.source import look_at, opened
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
-from gpuledger.records import replace
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.units import bytes_text
 from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading
-from gpuledger.verbs.shown import ShownResult
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document
 
 
-class DiffReport(ShownResult, Diff):
+class DiffReport(ShownResult, Diff, frozen=True):
     """What changed from one run to the other, and the ways to show it."""
-
-    __slots__ = ()
 
     def document(self) -> Document:
         from gpuledger.answers.several_profiles import Compared
@@ -78,7 +76,7 @@ def diff(
             raise GpuledgerError("one side alone cannot be compared", hint="give two, or a timing of two operations")
         sides = pair
     changed = compare_sides(*sides, anyway=anyway, control=control)
-    return DiffReport(**{field.name: getattr(changed, field.name) for field in fields(changed)})
+    return DiffReport(**asdict(changed))
 
 
 compare = diff  # as Python programs call it

@@ -11,11 +11,12 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from gpuledger.analyse.diff.baseline import baseline_json, read_baseline
 from gpuledger.analyse.diff.compare import compare
@@ -35,8 +36,8 @@ from gpuledger.present.views.history import (
     runs_document,
     trend_document,
 )
+from gpuledger.present.views.shown import ShownAnswer, ShownResult
 from gpuledger.read.plain_window import manifest_of
-from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.system.opening import entries_of, is_dir
@@ -44,12 +45,11 @@ from gpuledger.system.parquet_rows import ENDING, read_rows, write_rows
 from gpuledger.system.processes import run as run_program
 from gpuledger.trace.model import NotMeasured, Origin, Trace
 from gpuledger.verbs.diff import Sides
-from gpuledger.verbs.shown import ShownAnswer, ShownResult
 from gpuledger.version import own_version
 
 _KINDS: Final = {"str": "string", "bool": "bool", "int": "int64", "float": "double", "float | None": "double"}
-_OF_RUN: Final = {part.name: _KINDS[str(part.type)] for part in fields(StoredRun) if part.name != "figures"}
-_OF_FIGURE: Final = {"figure": "string", **{part.name: _KINDS[str(part.type)] for part in fields(RunFigure)}}
+_OF_RUN: Final = {name: _KINDS[kind] for name, kind in StoredRun.__annotations__.items() if name != "figures"}
+_OF_FIGURE: Final = {"figure": "string", **{name: _KINDS[kind] for name, kind in RunFigure.__annotations__.items()}}
 _NEEDED: Final = ("figure", "unit", "value")
 _BASELINE: Final = {"baseline": "string"}  # of the first row alone: what `diff --save-baseline` writes
 
@@ -61,8 +61,7 @@ _GIT_S: Final = 10.0
 _MOST_COMMITS: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class RunFacts:
+class RunFacts(Struct, frozen=True):
     """What the user says of a run; what is not said is taken from the profile, its manifest and git."""
 
     commit: str = ""
@@ -86,7 +85,7 @@ def add_run(
 
     def look(trace: Trace, device: Device) -> None:
         origins.append(trace.origin)
-        phase_ns.update({cost.phase: cost.busy_ns for cost in phase_costs(trace, device).phases})
+        phase_ns.update({cost.phase: cost.time_ns for cost in phase_costs(trace, device).phases})
 
     sides = Sides(wanted or Selection(), progress, limits, look)
     side = pool_runs([sides.read(profile) for profile in profiles], Path(profiles[0]).name)
@@ -114,7 +113,7 @@ def add_run(
         figures=side_figures(side, {phase: ns / side.steps for phase, ns in phase_ns.items() if ns}),
     )
     content = asdict(run)
-    rows = [{"figure": name, **figure, **content} for name, figure in content.pop("figures").items()]
+    rows = [{"figure": name, **asdict(figure), **content} for name, figure in content.pop("figures").items()]
     rows[0]["baseline"] = msgspec.json.encode(baseline_json(side)).decode()
     path = store / f"{run.run}{ENDING}"
     write_rows(path, {**_OF_RUN, **_OF_FIGURE, **_BASELINE}, rows)
@@ -142,8 +141,7 @@ def _git(*words: str) -> list[str]:
     return ran.output.splitlines() if ran.exit_code == 0 else []
 
 
-@dataclass(frozen=True, slots=True)
-class RunStore:
+class RunStore(Struct, frozen=True):
     """All runs of a store in the order of their commits, and what is wrong with files that are not among them."""
 
     path: Path
@@ -193,8 +191,7 @@ def show_trend(store: Path, figure: str = "") -> ShownAnswer[Trend]:
     return ShownAnswer((found,), lambda: trend_document(store.name, found, held.damaged))
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Blame(ShownResult):
+class Blame(ShownResult, Struct, frozen=True):
     """The changes of a figure, each with the commits that may have made it and the comparison of its two sides."""
 
     store: RunStore

@@ -24,11 +24,11 @@ from gpuledger.present.views.fleet import (
     rank_phases_sheets,
     straggler_sheet,
 )
+from gpuledger.present.views.shown import ShownAnswer
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text
-from gpuledger.verbs.shown import ShownAnswer
 
 _BAR = 20
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.present.views.shown import ShownAnswer
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
 from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownAnswer
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.step_kernels import StepOverview

@@ -6,12 +6,15 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from gpuledger.errors import GpuledgerError
+from gpuledger.findings.profiled_run import columns_for
+from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import SAMPLES, open_trace, wanted_columns
-from gpuledger.records import dataclass
 from gpuledger.selection import SLOWEST, Selection
-from gpuledger.stages import NOBODY, Listener
+from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import EVENTS, Table
 
@@ -21,11 +24,13 @@ if TYPE_CHECKING:
 WHERE_SAMPLED: Final = {**SAMPLES, **wanted_columns((Table.KERNELS,))}
 """What is read besides where a GPU was sampled: samples are laid to kernels of a shape."""
 
+TO_NAME_GRAPHS: Final = {**columns_for(), **wanted_columns((Table.CALLS,))}
+"""The shapes of launches, and calls with the kernels that they name."""
+
 Profile = Trace | str | Path  # a profile: where it is, or what was read of it
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileReading:
+class ProfileReading(Struct, frozen=True):
     """How profiles are read: what that may cost, who is told of it, and what names the work inside CUDA graphs."""
 
     limits: Limits = DEFAULT_LIMITS
@@ -90,6 +95,24 @@ def _one_rank(trace: Trace, name: str, rank: int | str | Place) -> Trace:
     if isinstance(rank, str):
         raise GpuledgerError(f"{name}: which rank is the slowest can only be asked of a file or a folder")
     return rank_at(trace, name, rank)
+
+
+def read_devices(
+    profile: Profile,
+    columns: Mapping[Table, Collection[str]] | None = None,
+    where_sampled: Mapping[Table, Collection[str]] | None = None,
+    *,
+    wanted: Selection | None = None,
+    names_from: Path | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    progress: Listener = NOBODY,
+) -> tuple[str, Trace, tuple[Device, ...]]:
+    """The name of a profile, what was read of it, and the books of its GPUs."""
+    name, wanted = profile_name(profile), wanted or Selection()
+    columns = columns or (columns_for(launches=False) if names_from is None else TO_NAME_GRAPHS)
+    trace = ProfileReading(limits, progress, names_from, wanted.rank).trace(profile, columns, where_sampled)
+    progress.stage(BOOKS)
+    return name, trace, analyse_devices(trace, name, wanted)
 
 
 def profile_name(profile: Profile, otherwise: str = "profile") -> str:

@@ -6,20 +6,21 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from gpuledger.analyse.inventory import Contents, contents
 from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS, NvidiaReport, columns_for, report_named
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.views.info import info_document
 from gpuledger.present.views.nvidia import NamedSheet, nvidia_sheet, stats_document
+from gpuledger.present.views.shown import ShownAnswer
 from gpuledger.read.cache import kept_of_profile
-from gpuledger.records import replace
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
 from gpuledger.verbs import DEFAULT_REPORTS
 from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownAnswer
 
 
 def info(

@@ -6,24 +6,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict
+
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.records import field_names
+from gpuledger.present.views.shown import ShownResult
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener, TellStage
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Trace
 from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownResult
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document
 
 
-class Report(ShownResult, ProfiledRun):
+class Report(ShownResult, ProfiledRun, frozen=True):
     """What one profile says, and the ways to show it."""
-
-    __slots__ = ()
 
     def document(self) -> Document:
         from gpuledger.answers.report import ReportAnswer
@@ -79,4 +78,4 @@ def build_report(
 ) -> Report:
     """The books and findings of a trace, together with what Nsight Compute measured of its kernels."""
     run = diagnose(trace, name, wanted or Selection(), profiled, stage=stage, shows_levels=True)
-    return Report(**{name: getattr(run, name) for name in field_names(ProfiledRun)})
+    return Report(**asdict(run))

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from gpuledger.analyse.diff.from_tables import side_of_tables
-from gpuledger.changes.answer import Answer, FasterPart, answer, speed_up_of_tables
+from gpuledger.changes.answer import FasterPart, ReplayedChanges, answer, speed_up_of_tables
 from gpuledger.changes.changes import Changes, ProgramChange
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.findings.profiled_run import diagnose
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.document import Document
+from gpuledger.present.views.shown import ShownResult
 from gpuledger.present.views.tables import tables_document
 from gpuledger.present.views.whatif import questions_sheet, whatif_document, whatif_of_tables_sheet
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
-from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading, profile_name
-from gpuledger.verbs.shown import ShownResult
 
 Change = tuple[str, Any]
 """What is done, and to what: ("fix", "HOST-SYNC"), ("speedup", ("gemm", 2)), ("remove", "sync"), ("hide",
@@ -42,15 +42,14 @@ _MAKERS: Final[dict[str, Callable[[Changes, Any], ProgramChange]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class WhatIf(ShownResult):
+class WhatIf(ShownResult, Struct, frozen=True):
     """What changes would save, and the ways to show it."""
 
-    replayed: Answer | None  # None where the profile is tables of sums, or no change could be made
+    replayed: ReplayedChanges | None  # None where the profile is tables of sums, or no change could be made
     faster: tuple[FasterPart, ...]  # of tables of sums: the parts that were made faster
     refused: tuple[NothingRecorded, ...]
     """Why changes could not be made: the profile has nothing of that name. The others are answered all the same."""
-    shown_as: Callable[[], Document] = field(compare=False)
+    shown_as: Callable[[], Document]
 
     def document(self) -> Document:
         return self.shown_as()

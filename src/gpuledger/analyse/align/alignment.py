@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.analyse.align.checks import checks
 from gpuledger.analyse.align.kernel_sequences import INSERTED
 from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
@@ -27,7 +30,6 @@ from gpuledger.analyse.align.side_by_side import (
 )
 from gpuledger.catalog.kernel_names import EXACT, NONE
 from gpuledger.messages import joined, say
-from gpuledger.records import dataclass, replace
 from gpuledger.regex import NamePattern
 from gpuledger.units import count_text, share_text, time_text
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED
@@ -239,8 +241,7 @@ def _of_latency(sides: SideBySide, checks: tuple[AlignCheck, ...]) -> str:
     return _SLOWER if slower else _FASTER
 
 
-@dataclass(frozen=True, slots=True)
-class Isolation:
+class Isolation(Struct, frozen=True):
     """How the operation was found in the model."""
 
     by: str  # range, pattern or auto
@@ -255,8 +256,7 @@ class Isolation:
         return self.by if self.expression is None else f"{self.by} '{self.expression}'"
 
 
-@dataclass(frozen=True, slots=True)
-class Alignment:
+class Alignment(Struct, frozen=True):
     """What is to be said of a mock."""
 
     sides: SideBySide

@@ -12,6 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.analyse.align.kernel_sequences import INSERTED, MISSING, ForwardKernel
 from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.analyse.align.side_by_side import (
@@ -41,7 +44,6 @@ from gpuledger.analyse.align.side_by_side import (
 )
 from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE
 from gpuledger.messages import say
-from gpuledger.records import dataclass, replace
 from gpuledger.units import count_text, share_text, time_text
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED, DoubtfulFigure
 
@@ -64,8 +66,7 @@ _TITLES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FoundDifference:
+class FoundDifference(Struct, frozen=True):
     """One difference that a check found. `names` are the kernels that it is about."""
 
     verdict: str

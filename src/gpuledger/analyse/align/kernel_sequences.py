@@ -12,13 +12,13 @@ from itertools import groupby, zip_longest
 from typing import Final, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.kernel_families import COMMUNICATION, OTHER, family
 from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE, carries, label, likeness, parse, without_tile
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.device import Device
-from gpuledger.records import dataclass
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.measured import Dim3
@@ -34,8 +34,7 @@ def bare(name: str) -> str:
     return parse(name).bare
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardKernel:
+class ForwardKernel(Struct, frozen=True):
     """One kernel of a forward. None: the profile does not say."""
 
     name: str
@@ -54,8 +53,7 @@ class ForwardKernel:
         return None if self.grid is None or self.block is None else (self.grid, self.block)
 
 
-@dataclass(frozen=True)
-class Forwards:
+class Forwards(Struct, frozen=True, dict=True):
     """All forwards of an operation on one GPU, as columns of their kernels: by forward, then by start."""
 
     profile: str
@@ -198,8 +196,7 @@ MOST_CELLS: Final = 400_000_000
 """So many pairs of kernels are weighed against each other, two bits each: those of two forwards of 20,000 kernels."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlignedPair:
+class AlignedPair(Struct, frozen=True):
     """One line of the alignment: positions of the kernels on each side, None where there is none."""
 
     mock: int | None
@@ -380,8 +377,7 @@ SEARCH_MOST_CELLS: Final = 40_000_000
 """So many pairs of kernels are weighed, a byte each: of a mock of more than 200 kernels, fewer of the model's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrence:
+class Occurrence(Struct, frozen=True):
     """A stretch of the long sequence: from `start` up to, not including, `end`."""
 
     start: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.align.kernel_sequences import ForwardKernel, kernels_searched, occurrences, triple
@@ -20,7 +21,6 @@ from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.messages import joined, say
-from gpuledger.records import dataclass
 from gpuledger.regex import NamePattern
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace, thread_number
@@ -38,8 +38,7 @@ MOST_WITHOUT_STEPS = 20_000
 LISTED = 12  # so many names are listed where none is found
 
 
-@dataclass(frozen=True, slots=True)
-class OperationKernels:
+class OperationKernels(Struct, frozen=True):
     """Kernels as positions in `device.work`, and for each a number of its forward."""
 
     kernel: Positions

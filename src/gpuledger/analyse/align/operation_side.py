@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.analyse.align.kernel_sequences import ForwardKernel, Forwards, similarity
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.timing.settle import interval_with_halves
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
@@ -28,8 +28,7 @@ RARE: Final = 0.1  # a sequence of kernels that fewer of the forwards run is not
 QUARTER: Final = 4  # drift compares the last quarter of the steps with the first
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Where forwards of a side stand still: before one kernel, for long."""
 
     kernel: str
@@ -38,8 +37,7 @@ class Wait:
     opens_step: bool  # whether each of them is the first forward of its step, and steps have others
 
 
-@dataclass(frozen=True, slots=True)
-class OperationSide:
+class OperationSide(Struct, frozen=True):
     """One side, as far as checks need it: the forward that stands for all, and how the others spread around it."""
 
     profile: str

@@ -12,12 +12,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.analyse.align.kernel_sequences import INSERTED, MATCHED, MISSING, ForwardKernel, align_kernels
 from gpuledger.analyse.align.operation_side import OperationSide
 from gpuledger.catalog.kernel_names import EXACT, label
 from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.regex import NamePattern
 from gpuledger.trace.measured import Dim3
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED, DoubtfulFigure
@@ -25,8 +26,7 @@ from gpuledger.verdicts import FAIL, PASS, UNDECIDED, DoubtfulFigure
 LONGEST: Final = 44  # so many letters of a kernel's name stand in a sentence
 
 
-@dataclass(frozen=True, slots=True)
-class AlignRow:
+class AlignRow(Struct, frozen=True):
     """One line: a kernel of the mock, one of the model, or both."""
 
     mock: ForwardKernel | None
@@ -66,8 +66,7 @@ class AlignRow:
         return self.level == EXACT and self.same_shape is False
 
 
-@dataclass(frozen=True, slots=True)
-class SideBySide:
+class SideBySide(Struct, frozen=True):
     """The two sides, and every kernel of both in one row."""
 
     mock: OperationSide
@@ -139,8 +138,7 @@ def shape_text(shape: tuple[Dim3, Dim3] | None) -> str:
 _HINT = 'write [[difference]] with reason = "..." and check = "latency" or kernel = "REGEX", or both'
 
 
-@dataclass(frozen=True, slots=True)
-class KnownDifference:
+class KnownDifference(Struct, frozen=True):
     """One accepted difference."""
 
     reason: str
@@ -158,8 +156,7 @@ class KnownDifference:
         return ", ".join(part for part in parts if part)
 
 
-@dataclass(frozen=True, slots=True)
-class KnownDifferences:
+class KnownDifferences(Struct, frozen=True):
     """All of them."""
 
     differences: tuple[KnownDifference, ...] = ()
@@ -219,8 +216,7 @@ def worst(verdicts: Iterable[str]) -> str:
     return max(verdicts, key=VERDICTS.index, default=PASS)
 
 
-@dataclass(frozen=True, slots=True)
-class Tier:
+class Tier(Struct, frozen=True):
     """How close latencies have to be: within `passes` times is a pass, within `warns` times a warning."""
 
     name: str
@@ -247,16 +243,14 @@ TIERS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedDifference:
+class AcceptedDifference(Struct, frozen=True):
     """One that the user knows of."""
 
     sentence: str
     difference: KnownDifference
 
 
-@dataclass(frozen=True, slots=True)
-class AlignCheck:
+class AlignCheck(Struct, frozen=True):
     """One check's answer."""
 
     check: str

@@ -12,6 +12,7 @@ from math import gcd
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.analyse.align.alignment import Isolation
 from gpuledger.analyse.align.checks import main_names
@@ -30,7 +31,6 @@ from gpuledger.catalog.kernel_names import EXACT, FUNCTION, label, likeness, par
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.selection import Selection
 from gpuledger.trace.measured import PrintedTables, SummaryRow
 from gpuledger.trace.model import Trace
@@ -39,8 +39,7 @@ from gpuledger.units import count_text
 _ALL: Final = Isolation("auto")  # a mock is the operation, all of it
 
 
-@dataclass(frozen=True, slots=True)
-class Ranks:
+class Ranks(Struct, frozen=True):
     """The forwards on each GPU that runs the operation, and what is to be said about how they were found."""
 
     forwards: tuple[Forwards, ...]
@@ -93,8 +92,7 @@ def model_forwards(
 REPORT: Final = "cuda_gpu_kern_sum"  # the table that is needed
 
 
-@dataclass(frozen=True, slots=True)
-class FromTable:
+class FromTable(Struct, frozen=True):
     """A side, what is to be said of it, and whether all kernels that could belong to it are in it."""
 
     side: OperationSide

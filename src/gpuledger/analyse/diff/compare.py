@@ -14,6 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.analyse.diff.noise import (
     FEWEST_STEPS,
     NO_CHANGE,
@@ -44,7 +47,6 @@ from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
-from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text
 
@@ -56,16 +58,14 @@ UNLIKE = "unlike steps"
 LIGHT, LOST, AVOIDABLE, UNKNOWN = BUSY_PARTS = ("light", "lost", "avoidable", "unknown")
 
 
-@dataclass(frozen=True, slots=True)
-class DiffPart:
+class DiffPart(Struct, frozen=True):
     """One reason why a step takes longer (or less, below zero)."""
 
     name: str
     ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class TimeChange:
+class TimeChange(Struct, frozen=True):
     """How the time of one pair changed, per step."""
 
     pair: KernelPair
@@ -140,8 +140,7 @@ def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tup
     return tuple(map(DiffPart, split, round_to_sum(list(split.values()), delta)))
 
 
-@dataclass(frozen=True, slots=True)
-class BusyChange:
+class BusyChange(Struct, frozen=True):
     """Compute of one kind, per step: light is the work itself, lost what it takes beyond that; or a phase."""
 
     name: str
@@ -204,8 +203,7 @@ def launch_split(before: RunSide, after: RunSide) -> tuple[float, float] | None:
 CLOCKS_ALIKE: Final = 0.03  # clocks that differ by less of the higher one are the same
 
 
-@dataclass(frozen=True, slots=True)
-class UseChange:
+class UseChange(Struct, frozen=True):
     """One counter of one kernel."""
 
     before_kernel: RunUse
@@ -263,8 +261,7 @@ ALIKE: Final = 0.01  # numbers of calls that differ by less than this share are 
 HOST_ALONE: Final = 0.1  # if all but this share of a change is idle time that the host causes, only the host changed
 
 
-@dataclass(frozen=True, slots=True)
-class Diff:
+class Diff(Struct, frozen=True):
     """What changed from one side to the other."""
 
     before: RunSide

@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Final, Literal
 
+from msgspec import Struct
+
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.analyse.diff.noise import LEAST_SHARE, UNSURE_SHARE, Interval, mean_interval
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunSide
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.books import Line, LineKind
-from gpuledger.records import dataclass
 from gpuledger.regex import NamePattern
 from gpuledger.trace.model import NotMeasured
 from gpuledger.verdicts import FAIL, UNDECIDED, DoubtfulFigure, Verdict
@@ -51,8 +52,7 @@ class BadExpression(ValueError):
     """An expression that is none; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiffGate:
+class DiffGate(Struct, frozen=True):
     """One expression, understood."""
 
     text: str
@@ -66,8 +66,7 @@ class DiffGate:
         return KINDS[self.what][0]
 
 
-@dataclass(frozen=True, slots=True)
-class GateOutcome:
+class GateOutcome(Struct, frozen=True):
     """What became of one gate. Values are per step."""
 
     gate: DiffGate

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.diff.pairs import RangePair
@@ -24,7 +25,6 @@ from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunRange, RunSide
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import HOST_PACED
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.regex import NamePattern
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
@@ -48,8 +48,7 @@ _MOST_ALIKE: Final = 0.95
 FASTER, SLOWER, NO_CHANGE = VERDICTS = ("faster", "slower", "no change")
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Struct, frozen=True):
     """Where the true difference lies, in at least 95 of 100 cases."""
 
     low_ns: float  # whole for a difference of medians. Where steps are counted or weighed, in their unit.
@@ -63,8 +62,7 @@ class Interval:
         return self.low_ns <= 0 <= self.high_ns
 
 
-@dataclass(frozen=True, slots=True)
-class _Resampled:
+class _Resampled(Struct, frozen=True):
     """One side's median, resampled."""
 
     centre: float
@@ -198,8 +196,7 @@ MOST_WAITING: Final = 0.5
 MOST_APART: Final = 0.05  # ranges of tables are controls if their changes are no further apart than this share
 
 
-@dataclass(frozen=True, slots=True)
-class Controls:
+class Controls(Struct, frozen=True):
     """What ran the same code, and how long it took."""
 
     names: tuple[str, ...]

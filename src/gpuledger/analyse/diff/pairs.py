@@ -21,12 +21,14 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, NO_SHAPE, STEP, RunKernel, RunRange, RunSide, added_ranges
 from gpuledger.catalog.kernel_families import OTHER
 from gpuledger.catalog.kernel_names import label, without_numbers, without_tile
 from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
-from gpuledger.records import dataclass, replace
 from gpuledger.units import count_text, share_text
 
 LEVELS: Final = ("place", "shape", "name", "function", "operator", "family", "new", "vanished")
@@ -41,8 +43,7 @@ MOST_ALIGNED: Final = 2_000
 """Longer sequences of kernels that found no partner are not aligned: it would take too long, and mean too little."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelPair:
+class KernelPair(Struct, frozen=True):
     """Kernels of both sides that stand for each other; one side is empty for new and vanished ones."""
 
     level: str
@@ -131,8 +132,7 @@ TOLERANCE: Final = 0.02
 """Counts per instance that differ by less than this share are the same: a capture may begin or end inside a step."""
 
 
-@dataclass(frozen=True, slots=True)
-class RangePair:
+class RangePair(Struct, frozen=True):
     """A kind of range on both sides; None where one side has none."""
 
     level: str
@@ -203,8 +203,7 @@ LEAST_RANGES: Final = 2
 libraries (`cub::...`, `aten::...`) say nothing: they are in any program."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+class Overlap(Struct, frozen=True):
     """The share of kernel time, before and after, in kernels that found a partner."""
 
     before_share: float

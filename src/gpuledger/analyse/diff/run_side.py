@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from itertools import chain
 from typing import Final, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gpuledger.analyse.timed_operations import CALL, TimedOperation
 from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.books import UNCLASSIFIED, Line, LineKind
-from gpuledger.records import dataclass, replace
 from gpuledger.selection import Selection
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.spans import Ints
@@ -32,8 +32,7 @@ STEP, WINDOW, KERNEL_TIME = WHOLES = ("step", "window", "kernel time")  # what t
 NO_SHAPE: Final[Dim3] = (0, 0, 0)  # stands for a grid or block that is not known, or that there is none of
 
 
-@dataclass(frozen=True, slots=True)
-class RunKernel:
+class RunKernel(Struct, frozen=True):
     """Like kernels: of one name, launch shape and place in the program."""
 
     name: str
@@ -48,8 +47,7 @@ class RunKernel:
     inputs: str = ""  # the shapes that the operator was given, as recorded
 
 
-@dataclass(frozen=True, slots=True)
-class RunUse:
+class RunUse(Struct, frozen=True):
     """What kernels of one name and launch shape use of the GPU, from samples."""
 
     name: str
@@ -59,8 +57,7 @@ class RunUse:
     figures: dict[str, UseFigure]  # by `GpuMetric`; those that were sampled
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """The calls of one CUDA function on the host."""
 
     name: str
@@ -69,8 +66,7 @@ class Call:
     time_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunRange:
+class RunRange(Struct, frozen=True):
     """The ranges of one name, ids left out. None: not known, as from a table."""
 
     name: str
@@ -83,8 +79,7 @@ class RunRange:
     work: dict[str, int] | None = None  # kernels and copies launched inside, by name
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
+class Copied(Struct, frozen=True):
     """The copies of one kind, or the memsets."""
 
     kind: str
@@ -93,8 +88,7 @@ class Copied:
     time_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class StepLaunches:
+class StepLaunches(Struct, frozen=True):
     """The calls that launched the steps' kernels."""
 
     per_step: tuple[int, ...]
@@ -109,8 +103,7 @@ class StepLaunches:
         return sum(function.time_ns for function in self.functions)
 
 
-@dataclass(frozen=True, slots=True)
-class RunSide:
+class RunSide(Struct, frozen=True):
     """All that is compared. None: the profile does not say."""
 
     name: str

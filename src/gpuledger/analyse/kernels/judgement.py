@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.analyse.kernels.roofs import RooflinePoint, Roofs, points, roofs
 from gpuledger.analyse.kernels.verdict import Figure, KernelVerdict, LaunchFigures, figures, verdict
 from gpuledger.catalog.kernel_names import cut_label, label, parse
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace.measured import Dim3, Profiled
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import share_text
@@ -76,8 +77,7 @@ SEVERITIES: Final = (("high", 0.1), ("medium", 0.03), ("low", 0.005))
 """Severity by what reaching the nearest roof would save, as a share of the whole time."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedLaunch:
+class JudgedLaunch(Struct, frozen=True):
     """One launch and what we say of it."""
 
     launch: Profiled
@@ -94,8 +94,7 @@ class JudgedLaunch:
         return 0 if isinstance(duration, NotMeasured) else duration
 
 
-@dataclass(frozen=True, slots=True)
-class FigureSpread:
+class FigureSpread(Struct, frozen=True):
     """A figure over several launches; the mean is weighted by their time."""
 
     mean: float
@@ -103,8 +102,7 @@ class FigureSpread:
     most: float
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedKernel:
+class JudgedKernel(Struct, frozen=True):
     """Launches of one name, shape and size of problem."""
 
     name: str

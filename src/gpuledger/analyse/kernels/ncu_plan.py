@@ -15,6 +15,8 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.analyse.kernels.step_kernels import by_size, telling_shapes
@@ -24,7 +26,6 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import WHOLE_GRAPHS
 from gpuledger.ledger.device import Device
-from gpuledger.records import dataclass, replace
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group, is_among, leave_out, ordinals, same, take
 from gpuledger.trace.model import Trace
@@ -33,8 +34,7 @@ from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Rows, Table
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LaunchColumns:
+class LaunchColumns(Struct, frozen=True, eq=False):
     """The launches of one GPU in the order of time, as columns."""
 
     functions: tuple[str, ...]
@@ -47,8 +47,7 @@ class LaunchColumns:
     ns: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class NcuRun:
+class NcuRun(Struct, frozen=True):
     """One run of ncu."""
 
     functions: tuple[str, ...]
@@ -58,8 +57,7 @@ class NcuRun:
     ns: int  # how long they ran in the profile
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sequence:
+class _Sequence(Struct, frozen=True, eq=False):
     """Launches that ncu counts together; ordinals are from 0 on."""
 
     function: int
@@ -152,8 +150,7 @@ _NOT_NVIDIA: Final = re.compile(r"\bAMD\b|Instinct|Radeon|\bgfx\d|\bMI\d{2,3}", 
 Triple = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedKernel:
+class PlannedKernel(Struct, frozen=True):
     """Launches that are alike: one kernel, one grid, one block, one place."""
 
     name: str  # in the spelling that all profilers share, parameters left out
@@ -166,8 +163,7 @@ class PlannedKernel:
     left_out: str | None  # why it is not profiled; None: it is
 
 
-@dataclass(frozen=True)
-class NcuPlan:
+class NcuPlan(Struct, frozen=True, dict=True):
     """What to profile of one GPU. Times and counts are of the steady steps together."""
 
     gpu: int

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from gpuledger.catalog import ncu_metrics as m
 from gpuledger.catalog.gpus import peak_bytes_per_s, peaks_of
-from gpuledger.records import dataclass
 from gpuledger.trace.measured import Profiled
 from gpuledger.trace.model import Gpu, NotMeasured
 
@@ -23,16 +23,14 @@ SHARE = "the rate and its share of the peak"
 TABLE = "the data sheet"
 
 
-@dataclass(frozen=True, slots=True)
-class Roof:
+class Roof(Struct, frozen=True):
     """One limit of a device: bytes or operations per second at most."""
 
     per_s: float
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Roofs:
+class Roofs(Struct, frozen=True):
     """The limits over one launch. A level or type that is not there is not known."""
 
     memory: Mapping[str, Roof] = field(default_factory=dict)  # bytes per second by level: DRAM, L2, L1
@@ -40,8 +38,7 @@ class Roofs:
     """Operations per second: `tensor fp16`, `tensor bf16`, …, and `fp32`, `fp64`, `fp16` outside tensor cores."""
 
 
-@dataclass(frozen=True, slots=True)
-class RoofLevel:
+class RoofLevel(Struct, frozen=True):
     """Where one level's traffic and limit are found."""
 
     rate: tuple[str, ...]
@@ -134,8 +131,7 @@ def _compute(launch: Profiled) -> dict[str, Roof]:
     return {kind: Roof(per_s, REPORT) for kind, per_s in fastest.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class OperationRates:
+class OperationRates(Struct, frozen=True):
     """Operations per second of one launch by kind (`tensor fp16`, `fp32`, …); only those that it did."""
 
     per_s: dict[str, float]
@@ -146,8 +142,7 @@ class OperationRates:
         return max(self.per_s, key=lambda kind: self.per_s[kind]) if self.per_s else None
 
 
-@dataclass(frozen=True, slots=True)
-class RooflinePoint:
+class RooflinePoint(Struct, frozen=True):
     """One launch at one level of memory."""
 
     level: str

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from difflib import SequenceMatcher
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from gpuledger.analyse.kernels.judgement import FLOOR_NS, OTHER_SIZE, JudgedKernel, JudgedLaunch, saving, severity
@@ -23,7 +23,6 @@ from gpuledger.attribution.launch_places import launched_inside, places
 from gpuledger.catalog.kernel_names import parse, without_numbers
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group, same
 from gpuledger.trace.measured import Dim3
@@ -38,8 +37,7 @@ MOST_SHAPES: Final = 5_000
 Key = tuple[str, Dim3, Dim3]  # what tells kernels apart: bare name, grid and block
 
 
-@dataclass(frozen=True, slots=True)
-class StepKernel:
+class StepKernel(Struct, frozen=True):
     """Like kernels of the steady steps."""
 
     name: str
@@ -64,15 +62,14 @@ class StepKernel:
         return self.bare, self.grid, self.block
 
 
-@dataclass(frozen=True, slots=True)
-class StepOverview:
+class StepOverview(Struct, frozen=True, eq=False):
     """All of a GPU's compute kernels in the steady steps, in the order in which each is first launched."""
 
     entries: tuple[StepKernel, ...]
     sequence: tuple[int, ...]  # one step as positions in `entries`: the steady step with the usual number of kernels
     layers: int
     other_ns: int  # compute that is in no kernel: whole graphs whose kernels were not recorded
-    launches: Positions = field(default_factory=lambda: np.empty(0, np.intp), compare=False)
+    launches: Positions = field(default_factory=lambda: np.empty(0, np.intp))
     """Those of `sequence`, as positions among all activities."""
 
     @property
@@ -218,8 +215,7 @@ CANDIDATES: Final = ("order", "range", "shape", "name", "function")
 """Levels at which launches are looked for, the best first."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelMatch:
+class KernelMatch(Struct, frozen=True):
     """A kernel of the step, and the launch that speaks for it."""
 
     entry: StepKernel
@@ -263,8 +259,7 @@ class KernelMatch:
         return severity(self.saving_ns, round(self.entry.time_ns / self.share))
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedTimeline:
+class MatchedTimeline(Struct, frozen=True):
     """The kernels of the steady steps in the order of execution, each with its match."""
 
     overview: StepOverview
@@ -362,16 +357,14 @@ PEAKS: Final = ("sm_busy_share", "dram_share", "occupancy_efficiency")
 HITS: Final = ("l2_hit_share", "l1_hit_share")
 
 
-@dataclass(frozen=True, slots=True)
-class LowCount:
+class LowCount(Struct, frozen=True):
     """How many kernels are below half in one figure, of those that it was measured of."""
 
     low: int
     of: int
 
 
-@dataclass(frozen=True, slots=True)
-class KernelTally:
+class KernelTally(Struct, frozen=True):
     """The kernels of a report in numbers."""
 
     kernels: int

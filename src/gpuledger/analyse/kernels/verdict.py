@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.analyse.kernels.roofs import memory_rate, roofs
 from gpuledger.catalog import ncu_metrics as m
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace.measured import Profiled
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, share_text, three_figures, time_text
@@ -38,8 +39,7 @@ SHARES: Mapping[str, tuple[str, ...]] = {
 """Figures that are shares of a whole, by the metrics that give them."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchFigures:
+class LaunchFigures(Struct, frozen=True):
     """One launch in numbers."""
 
     duration_ns: int | NotMeasured
@@ -127,8 +127,7 @@ _EXCESSIVE: Final = re.compile(r"\((?P<percent>\d+(?:\.\d+)?)% of the total")
 _USED: Final = re.compile(r"only (?P<used>\d+(?:\.\d+)?) of the 32 bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class WastedTraffic:
+class WastedTraffic(Struct, frozen=True):
     """Sectors of 32 bytes that are moved, and that coalesced accesses would not need."""
 
     share: float  # of all sectors of global accesses
@@ -204,8 +203,7 @@ REACHABLE: Final = 0.9
 SHORT_NS: Final = 10_000  # a kernel this short spends much of its time starting and ending
 
 
-@dataclass(frozen=True, slots=True)
-class KernelVerdict:
+class KernelVerdict(Struct, frozen=True):
     """What limits a kernel. `because` holds the figures that decided, the first one the most."""
 
     bound: str  # memory, compute, latency, or unknown

@@ -12,6 +12,7 @@ from math import prod
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
@@ -22,7 +23,6 @@ from gpuledger.analyse.wasted_work import between_products, fused_chains, fused_
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import distinct, group
 
 WITHOUT: Final[Sequence[Callable[[SteadyKernels], Shortened]]] = (
@@ -42,8 +42,7 @@ SOURCES: Final = {
 """What light is known from, in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class BusyTime:
+class BusyTime(Struct, frozen=True):
     """Compute time by what it was good for."""
 
     light_ns: int
@@ -56,8 +55,7 @@ class BusyTime:
         return self.light_ns + self.lost_ns + self.avoidable_ns + self.unknown_ns
 
 
-@dataclass(frozen=True, slots=True)
-class LightRow:
+class LightRow(Struct, frozen=True):
     """The kernels of one name that operators of one name launched, over the steady stretch."""
 
     kernel: str
@@ -76,8 +74,7 @@ class LightRow:
         return None if self.source is LightSource.UNKNOWN else self.light_ns / max(self.took_ns, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class StepAtLight:
+class StepAtLight(Struct, frozen=True):
     """A GPU's steady step with compute at the roofs, nothing avoidable, and never idle.
 
     Kernels that are unknown, and exposed communication and copies, take what they took.
@@ -94,8 +91,7 @@ class StepAtLight:
 ENOUGH_KNOWN: Final = 0.1  # what a step could take is told where no more of its compute is unknown
 
 
-@dataclass(frozen=True, slots=True)
-class LightBooks:
+class LightBooks(Struct, frozen=True):
     """Of one GPU's steady stretch."""
 
     whole: BusyTime

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
@@ -34,7 +35,6 @@ from gpuledger.catalog.kernel_types import (
     needed_share,
     pads_channels,
 )
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, is_among
 from gpuledger.trace.model import NotMeasured
@@ -60,8 +60,7 @@ ONE_PASS: Final = BY_ELEMENT | {"norm", "softmax", "optimizer", "memset"}
 """Families whose kernels go through their tensors once or nearly so: sorts and searches go more often."""
 
 
-@dataclass(frozen=True, eq=False)
-class KernelLight:
+class KernelLight(Struct, frozen=True, eq=False, dict=True):
     """Of each of some kernels, in ns. `low` and `high` are what it may be as well."""
 
     took_ns: Ints
@@ -307,8 +306,7 @@ def _from_shapes(
     return (figures[0], figures[1], figures[2]), roof_of.astype(np.int8)
 
 
-@dataclass(frozen=True, slots=True)
-class LitTime:
+class LitTime(Struct, frozen=True):
     """Of some kernels, those of which light is known."""
 
     known_ns: int

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.analyse.operators.arithmetic import Inputs, parse_inputs
@@ -17,7 +18,6 @@ from gpuledger.analyse.operators.operators import OPERATOR, emitted_ranges, nest
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost
-from gpuledger.records import replace
 from gpuledger.trace.keys import Positions, group, is_among, leave_out, ordinals
 from gpuledger.trace.model import GraphPlace, GraphPlaces, Trace
 from gpuledger.trace.statistics import largest

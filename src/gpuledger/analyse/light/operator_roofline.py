@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.analyse.light.kernel_light import kernel_light
 from gpuledger.analyse.light.moved_bytes import moved_bytes
@@ -16,12 +17,10 @@ from gpuledger.analyse.light.reachable import SINGLE, LightRoof
 from gpuledger.analyse.operators.arithmetic import count_of, outputs_of
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.catalog.gpus import peak_flops
-from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorPoint:
+class OperatorPoint(Struct, frozen=True):
     """The operators of one name that were given the same."""
 
     name: str
@@ -41,8 +40,7 @@ class OperatorPoint:
         return self.flops * 1e9 / self.took_ns
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorRoofline:
+class OperatorRoofline(Struct, frozen=True):
     """The longest first."""
 
     points: tuple[OperatorPoint, ...]

@@ -24,6 +24,7 @@ from math import prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
@@ -32,7 +33,6 @@ from gpuledger.analyse.operators.arithmetic import ELEMENT_BYTES, Count, Inputs
 from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.catalog.kernel_names import name_matcher
 from gpuledger.catalog.kernel_types import RoutedProduct, is_routed_product, routed_product
-from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.trace.keys import Positions, RowsByKey, group, is_among
 from gpuledger.trace.spans import Ints
@@ -60,8 +60,7 @@ def put_unrecorded(
     lacking.put_compiled()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Lacking:
+class _Lacking(Struct, frozen=True, eq=False):
     """Kernels of products, with the figures that are filled in where they are not known."""
 
     kernels: SteadyKernels

@@ -17,11 +17,12 @@ from enum import Enum
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.attribution.lines import frames_of_models, own_frames
 from gpuledger.attribution.places import place
-from gpuledger.records import dataclass
+from gpuledger.messages import Message, say
 from gpuledger.trace import sweep
 from gpuledger.trace.measured import GpuMemory, MemoryAction, MemorySnapshot
 from gpuledger.trace.spans import Ints
@@ -30,8 +31,7 @@ BEFORE: Final = -1  # the moment before the first event
 ROUNDED_TO: Final = 512  # bytes: torch hands out multiples of it
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lifetimes:
+class Lifetimes(Struct, frozen=True, eq=False):
     """One row per allocation."""
 
     address: Ints
@@ -98,8 +98,7 @@ def lifetimes(memory: GpuMemory) -> Lifetimes:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MemoryLevels:
+class MemoryLevels(Struct, frozen=True, eq=False):
     """How much memory there was after each event; the first value is before the first."""
 
     allocated_bytes: Ints
@@ -124,8 +123,7 @@ def memory_levels(memory: GpuMemory, lives: Lifetimes) -> MemoryLevels:
     return MemoryLevels(np.cumsum(change), reserved)
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentUse:
+class SegmentUse(Struct, frozen=True):
     """A segment that is neither full nor empty."""
 
     address: int
@@ -139,8 +137,7 @@ class SegmentUse:
         return self.size_bytes - self.active_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryMoment:
+class MemoryMoment(Struct, frozen=True):
     """The four parts, and what they are made of."""
 
     moment: int
@@ -250,13 +247,23 @@ def _mapped_stretches(memory: GpuMemory, moment: int) -> tuple[Ints, Ints]:
 class NoPlace(Enum):
     """Why bytes have no line of the program."""
 
-    EARLY = "allocated before the history began"
-    NO_STACK = "no stack was recorded"
-    REST = "others"
+    EARLY = "early"
+    NO_STACK = "no_stack"
+    REST = "rest"
+
+    @property
+    def label(self) -> Message:
+        return _NO_PLACE_WORDS[self]
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+_NO_PLACE_WORDS: Final = {
+    NoPlace.EARLY: say("allocated before the history began"),
+    NoPlace.NO_STACK: say("no recorded stack (autograd's threads have none)"),
+    NoPlace.REST: say("all others"),
+}
+
+
+class Holder(Struct, frozen=True):
     """Allocations from one place that live at one moment."""
 
     place: str | NoPlace  # the user's innermost function, `function (file.py:12)`

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.memory.allocations import (
@@ -31,14 +32,12 @@ from gpuledger.analyse.memory.allocations import (
     user_path,
 )
 from gpuledger.attribution.lines import frames_of_loop
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.measured import GpuMemory, MemoryAction, MemorySnapshot
 from gpuledger.trace.spans import Ints, Span
 
 
-@dataclass(frozen=True, slots=True)
-class ShortLived:
+class ShortLived(Struct, frozen=True):
     """Allocations of one path that were freed again within the history."""
 
     path: tuple[str, ...]
@@ -47,8 +46,7 @@ class ShortLived:
     median_life_ns: int | None  # None where torch noted no times
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentChurn:
+class SegmentChurn(Struct, frozen=True):
     """Segments that were taken from CUDA and given back, in the second half of the history."""
 
     taken: int
@@ -127,8 +125,7 @@ PARTS: Final = 10  # of a history without marks
 MOST_STEPS_LEAK: Final = 0.8  # a stack that leaves something behind in this share of the steps leaks
 
 
-@dataclass(frozen=True, slots=True)
-class Leak:
+class Leak(Struct, frozen=True):
     """One path of the user's functions whose allocations are never freed."""
 
     path: tuple[str, ...]
@@ -137,8 +134,7 @@ class Leak:
     steps: int  # in how many steps something was left behind
 
 
-@dataclass(frozen=True, slots=True)
-class Leaks:
+class Leaks(Struct, frozen=True):
     """All of one GPU's, the largest first."""
 
     leaks: tuple[Leak, ...]
@@ -230,8 +226,7 @@ class OomKind(Enum):
     HELD = "what is held left no room"
 
 
-@dataclass(frozen=True, slots=True)
-class OutOfMemory:
+class OutOfMemory(Struct, frozen=True):
     """One of them."""
 
     moment: int  # after which event
@@ -282,8 +277,7 @@ def out_of_memories(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SnapshotFigures:
+class SnapshotFigures(Struct, frozen=True, eq=False):
     """One GPU's."""
 
     gpu: int
@@ -371,16 +365,14 @@ STACKS_LOOKED_AT: Final = 64
 """Those with the most bytes over the whole curve; all others are one band."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MemoryBand:
+class MemoryBand(Struct, frozen=True, eq=False):
     """What one path of the user's functions holds in each part of a curve; its holder has the most of it."""
 
     holder: Holder
     held_bytes: Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MemoryCurve:
+class MemoryCurve(Struct, frozen=True, eq=False):
     """The most that was allocated and reserved in each of some parts of the history."""
 
     allocated_bytes: Ints

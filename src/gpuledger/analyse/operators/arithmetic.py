@@ -22,12 +22,12 @@ from math import prod
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.analyse.operators.operators import Ops
 from gpuledger.catalog.gpus import peak_bytes_per_s, peak_flops, peaks_of
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group, is_among
 from gpuledger.trace.model import Gpu, NotMeasured, Trace
@@ -86,8 +86,7 @@ class Count(NamedTuple):
     rows: int = 0  # of a product with one matrix of weights
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorWork:
+class OperatorWork(Struct, frozen=True):
     """What the operators of one name and inputs did in the steady stretch."""
 
     name: str
@@ -136,8 +135,7 @@ class OperatorWork:
         return None if rate is None or isinstance(self.peak, NotMeasured) else rate / self.peak
 
 
-@dataclass(frozen=True, slots=True)
-class WorkDone:
+class WorkDone(Struct, frozen=True):
     """All counted work of one GPU's steady stretch."""
 
     work: tuple[OperatorWork, ...]  # the longest first

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.analyse.light.kernel_light import LitTime, lit_times
 from gpuledger.analyse.operators.arithmetic import WorkDone, work_done
@@ -22,7 +23,6 @@ from gpuledger.catalog.calls import CallKind, call_kind
 from gpuledger.ledger.activity import State, short_function_name, short_names
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.model import Trace
@@ -35,7 +35,7 @@ INDEXING: Final = re.compile(
 )
 
 
-class HostCostKind(Enum):
+class HostCostKind(StrEnum):
     """What the host was doing."""
 
     LAUNCH_CALL = "launch call"
@@ -45,8 +45,7 @@ class HostCostKind(Enum):
     COMMUNICATION_KERNEL = "communication kernel"
 
 
-@dataclass(frozen=True, slots=True)
-class HostCost:
+class HostCost(Struct, frozen=True):
     """One function, operator or kernel in the steady steps."""
 
     kind: HostCostKind
@@ -141,8 +140,7 @@ def _communication(device: Device, operators: Ops) -> list[HostCost]:
     return sorted(costs, key=lambda cost: (-(cost.device_ns or 0), cost.name))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OperatorCosts:
+class OperatorCosts(Struct, frozen=True, eq=False):
     """What operators cost on one GPU. Without operators in the profile, those are empty."""
 
     gpu: int

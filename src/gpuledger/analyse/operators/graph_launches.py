@@ -11,19 +11,19 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
 from functools import cached_property
 from itertools import compress
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.ledger.activity import Activities, launching_call
 from gpuledger.ledger.host import Host, host_and_activities
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints
@@ -34,8 +34,7 @@ Flags = NDArray[np.bool_]
 _LAUNCH, _BEGIN, _END = (re.compile(name) for name in ("GraphLaunch", "StreamBeginCapture", "StreamEndCapture"))
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchedRows:
+class LaunchedRows(Struct, frozen=True):
     """Kernels, then copies and memsets, that took time."""
 
     row: Positions  # in the kernels, or behind them in the copies
@@ -53,11 +52,10 @@ class LaunchedRows:
         return len(self.row)
 
     def at(self, rows: Positions) -> LaunchedRows:
-        return LaunchedRows(*(getattr(self, column.name)[rows] for column in fields(self)))
+        return LaunchedRows(*(column[rows] for column in astuple(self)))
 
 
-@dataclass(frozen=True, slots=True)
-class GraphSequences:
+class GraphSequences(Struct, frozen=True):
     """Graph launches in order, and the distinct sequences of nodes that they run."""
 
     ordered: LaunchedRows  # the nodes, launch by launch, stream by stream, in order of execution
@@ -172,8 +170,7 @@ def _graph_sequences(work: LaunchedRows) -> GraphSequences:
     return GraphSequences(ordered, distinct, which)
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedSides:
+class ComparedSides(Struct, frozen=True):
     """The graphs of one trace and the launches of another, or of the same, with symbols that can be compared."""
 
     graphs: GraphSequences
@@ -221,8 +218,7 @@ _MOST_PLACES: Final = 10_000  # what occurs more often says nothing of where one
 _MOST_COMPARED: Final = 1_000_000_000  # so many pairs of a place and a sequence are compared
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """A stretch of a sequence that also occurs in the eager work, as long as it gets."""
 
     start: int

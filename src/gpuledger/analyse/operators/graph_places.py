@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.analyse.operators.graph_launches import (
@@ -41,7 +43,6 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.messages import say
-from gpuledger.records import dataclass, replace
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import NAMES_FROM, GraphPlace, GraphPlaces, NameCoverage, Names, Note, Severity, Trace
@@ -262,8 +263,7 @@ class _Namer:
 _MODULE_NUMBER: Final = re.compile(r"_\d+$")
 
 
-@dataclass(frozen=True, slots=True)
-class GraphWork:
+class GraphWork(Struct, frozen=True):
     """What one place in the program does inside graphs."""
 
     path: Names | None  # annotations, modules and operators, the outermost first; None: not known
@@ -273,8 +273,7 @@ class GraphWork:
     device_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class GraphNames:
+class GraphNames(Struct, frozen=True):
     """The work of the graphs launched in the steady stretch of one GPU."""
 
     launches: int
@@ -292,26 +291,6 @@ class GraphNames:
     def named_share(self) -> float | None:
         """Coverage: the share of the graphs' GPU time that has a name."""
         return self.named_ns / self.device_ns if self.device_ns else None
-
-    @property
-    def layers_together(self) -> tuple[GraphWork, ...]:
-        """The same with equal layers as one: `Layer_3 > aten::mm` and `Layer_7 > aten::mm` are `Layer_# > aten::mm`.
-
-        A place that is alone keeps its name; the line of code is that of most of the time.
-        """
-        alike: dict[Names | None, list[GraphWork]] = {}
-        for work in self.work:
-            alike.setdefault(work.path and tuple(map(_of_any_layer, work.path)), []).append(work)
-        together = (
-            replace(
-                same[0],
-                path=same[0].path if len(same) == 1 else path,
-                count=sum(work.count for work in same),
-                device_ns=sum(work.device_ns for work in same),
-            )
-            for path, same in alike.items()
-        )
-        return tuple(sorted(together, key=lambda work: (-work.device_ns, work.path or ())))
 
 
 def graph_names(trace: Trace, device: Device) -> GraphNames:
@@ -346,7 +325,7 @@ def graph_names(trace: Trace, device: Device) -> GraphNames:
     return GraphNames(int(steady.sum()) + len(opaque), tuple(by_place))
 
 
-def _of_any_layer(name: str) -> str:
+def of_any_layer(name: str) -> str:
     """Without the number that tells equal ones apart; a number in a class's or an operator's name is part of it."""
     if name.startswith(MODULE):
         return _MODULE_NUMBER.sub("_#", name)

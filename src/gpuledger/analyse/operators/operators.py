@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.attribution.ranges import Nest, levels
@@ -27,7 +28,6 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost, thread
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, group, is_among, leave_out, same
 from gpuledger.trace.model import NotMeasured, Trace
@@ -41,8 +41,7 @@ OPERATOR, ANNOTATION = "op", "push_pop"
 _LONGEST_PATH: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class OpGroup:
+class OpGroup(Struct, frozen=True):
     """The operators of one name, or of one name and inputs."""
 
     name: str
@@ -56,8 +55,7 @@ class OpGroup:
     launches: int  # calls inside that launched GPU work, a graph being one
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ops:
+class Ops(Struct, frozen=True, eq=False):
     """One GPU's work by operator."""
 
     by_name: tuple[OpGroup, ...]

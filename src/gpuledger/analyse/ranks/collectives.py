@@ -6,16 +6,16 @@ The wait of a collective is given per rank: what its ranks waited, divided by ho
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import astuple
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from gpuledger.analyse.ranks.job import Job
 from gpuledger.analyse.ranks.matching import Lane
 from gpuledger.analyse.ranks.rank_collectives import KINDS
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import group, ordinals
 from gpuledger.trace.model import NotMeasured
@@ -27,8 +27,7 @@ WORST: Final = 20  # so many single collectives are described
 _LARGEST: Final = 2.0**62
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedCollectives:
+class MatchedCollectives(Struct, frozen=True):
     """What the matched collectives of one kind and group took."""
 
     ranks: int  # in the group, whether their profiles were given or not
@@ -40,8 +39,7 @@ class MatchedCollectives:
     median_bus_bytes_per_s: int | None  # of the one that took the median time
 
 
-@dataclass(frozen=True, slots=True)
-class CollectivesOfGroup:
+class CollectivesOfGroup(Struct, frozen=True):
     """The collectives of one kind and group."""
 
     kind: str
@@ -52,8 +50,7 @@ class CollectivesOfGroup:
     figures: MatchedCollectives | None  # None where none was matched
 
 
-@dataclass(frozen=True, slots=True)
-class SingleCollective:
+class SingleCollective(Struct, frozen=True):
     """One collective."""
 
     begun_ns: int  # when the last rank arrived, from where the work of the ranks on the first one's clock begins
@@ -69,8 +66,7 @@ class SingleCollective:
     late_rank: str
 
 
-@dataclass(frozen=True, slots=True)
-class WorstPlace:
+class WorstPlace(Struct, frozen=True):
     """The collective, by its place in the step, at which ranks waited the longest."""
 
     group: str

@@ -13,6 +13,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.analyse.ranks.job import Job
@@ -29,7 +31,6 @@ from gpuledger.analyse.ranks.matching import Lane
 from gpuledger.analyse.ranks.rank import OF_CODE, RankSummary, WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Group
 from gpuledger.messages import say
-from gpuledger.records import dataclass, replace
 from gpuledger.replay.graph import Times
 from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import NotMeasured
@@ -80,8 +81,7 @@ def roles(ranks: JoinedRanks, lanes: Sequence[Lane], staged: Sequence[tuple[int,
     return tuple(role_of)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StagePace:
+class StagePace(Struct, frozen=True, eq=False):
     """Stages against the median stage: a row for each of them, a column per part of the work."""
 
     factor: NDArray[np.float64]  # with it, a part takes as long as the median stage's; never more than 1
@@ -120,8 +120,7 @@ class FixKind(StrEnum):
     COLLECTIVE = "collective"
 
 
-@dataclass(frozen=True, slots=True)
-class Excess:
+class Excess(Struct, frozen=True):
     """In what a rank, a stage's ranks on average or a collective take longer than the median, per step."""
 
     part: WorkPart
@@ -129,8 +128,7 @@ class Excess:
     saves_ns: int  # what it would save if only this took as long as the median's
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """One rank, stage or collective at the median pace. Times are per step."""
 
     kind: FixKind
@@ -143,8 +141,7 @@ class Fix:
     excess: tuple[Excess, ...]  # what makes it slow, what saves the most first; of a collective its transfer
 
 
-@dataclass(frozen=True, slots=True)
-class Fixing:
+class Fixing(Struct, frozen=True):
     """What can be had. Times are per step."""
 
     step_ns: int  # how long the job's step takes, on the rank that takes the longest

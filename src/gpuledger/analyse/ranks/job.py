@@ -11,11 +11,11 @@ from itertools import islice
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.analyse.ranks.matching import Lane, RankClock, matched_lanes, on_one_clock, rank_clocks
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.messages import joined, say
-from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, NotMeasured, Severity
 from gpuledger.trace.spans import Ints, Spans, clip, either, intersection, total, union
 from gpuledger.trace.statistics import lower_median
@@ -24,8 +24,7 @@ from gpuledger.units import count_text
 _NAMED: Final = 8  # so many ranks are named where a sentence is about several
 
 
-@dataclass(frozen=True, slots=True)
-class RankPart:
+class RankPart(Struct, frozen=True):
     """One rank's part in the matched collectives."""
 
     seen: int  # collectives in this rank's profile
@@ -39,8 +38,7 @@ class RankPart:
     """What the others waited until it came as the last, added up. Without it most of that may be waited for others."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class Job(Struct, frozen=True, eq=False):
     """Several ranks together."""
 
     ranks: tuple[RankSummary, ...]
@@ -231,16 +229,14 @@ def _listed(who: Sequence[object], count: int) -> str:
     return say("{names} and {count} more", names=names, count=count_text(count - _NAMED)) if count > _NAMED else names
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StepLengths:
+class StepLengths(Struct, frozen=True, eq=False):
     """The steps that all ranks have, warm-up left out."""
 
     steps: Ints  # their numbers on the first rank
     length_ns: Ints  # a row per step, a column per rank
 
 
-@dataclass(frozen=True, slots=True)
-class StepAcrossRanks:
+class StepAcrossRanks(Struct, frozen=True):
     """One step on all ranks."""
 
     step: int
@@ -307,8 +303,7 @@ def steps_across_ranks(job: Job) -> tuple[StepAcrossRanks, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ComputeBalance:
+class ComputeBalance(Struct, frozen=True):
     """Compute per step, across ranks."""
 
     family: str | None  # a kernel family; None: all compute

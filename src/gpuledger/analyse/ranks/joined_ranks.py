@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.analyse.ranks.collectives import ordinals_in_step
@@ -19,7 +21,6 @@ from gpuledger.analyse.ranks.packed import PackedTable
 from gpuledger.analyse.ranks.rank import OF_CODE, RankSummary, RankWork, WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS
 from gpuledger.messages import say
-from gpuledger.records import dataclass, replace
 from gpuledger.replay.cross_stream_waits import with_rendezvous
 from gpuledger.replay.graph import CallNodes, DependencyGraph, JoinedGraphs, Times, join_graphs
 from gpuledger.replay.scenario import Anchor, AnchorKind
@@ -32,8 +33,7 @@ from gpuledger.trace.sweep import fold
 _AT_ONCE: Final = 1 << 14  # so many amounts of all ranks are compared at once, or those of one stretch if they are more
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JoinedRanks:
+class JoinedRanks(Struct, frozen=True, eq=False):
     """All ranks together."""
 
     graph: DependencyGraph
@@ -172,8 +172,7 @@ def _collectives(lanes: Sequence[Lane], together: JoinedGraphs, part: NDArray[np
     return lane_of, row_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MedianPace:
+class MedianPace(Struct, frozen=True, eq=False):
     """By how much everything would change at the median rank's pace; 0 where nothing is known to compare it with."""
 
     operation_ns: Ints
@@ -307,8 +306,7 @@ def stretches(ranks: JoinedRanks) -> tuple[Ints, Ints, int]:
     return stretch, of_next, most
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SlowPlace:
+class SlowPlace(Struct, frozen=True, eq=False):
     """A collective of the step that takes longer than its like do."""
 
     kind: str
@@ -358,8 +356,7 @@ def slow_places(ranks: JoinedRanks, lanes: Sequence[Lane], most: int) -> tuple[S
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fixed:
+class Fixed(Struct, frozen=True, eq=False):
     """What is fixed."""
 
     at_median: NDArray[np.bool_]

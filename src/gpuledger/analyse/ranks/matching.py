@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.analyse.ranks.rank_collectives import KINDS, OTHER, Collectives, Group, LanePart
-from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import lower_median
@@ -44,8 +45,7 @@ _ONE_WAY: Final = np.isin(KINDS, ("broadcast", "reduce"))
 """Kinds in which a rank that only gives may end before another begins."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Matched:
+class Matched(Struct, frozen=True, eq=False):
     """The collectives that the ranks of one group did together, each rank's on its own clock.
 
     A job may have as many times of collectives as hundreds of profiles hold: they stay packed with their ranks, of
@@ -70,8 +70,7 @@ class Matched:
         return whole[self.rows + self.shifts[column]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lane:
+class Lane(Struct, frozen=True, eq=False):
     """The collectives that the ranks of one group did together, on the first rank's clock and placed in its steps."""
 
     matched: Matched
@@ -218,8 +217,7 @@ CLEARLY_OFF: Final = 4  # times what the ends of collectives scatter: then a clo
 CLOCK_TICK_NS: Final = 2_000  # less is below what older traces record
 
 
-@dataclass(frozen=True, slots=True)
-class RankClock:
+class RankClock(Struct, frozen=True):
     """One rank's clock against the first rank's."""
 
     ahead_ns: int | NotMeasured  # by how much it is ahead, as the ends of collectives say

@@ -9,28 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import is_dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
-from gpuledger.records import dataclass, field_names, replace
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-    Table = TypeVar("Table", bound=DataclassInstance)
-else:
-    Table = TypeVar("Table")
-
+Table = TypeVar("Table", bound=Struct)
 
 _LEVEL: Final = 6
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PackedTable(Generic[Table]):
+class PackedTable(Struct, Generic[Table], frozen=True, eq=False):
     """A table, and the tables in it."""
 
     bare: Table  # all but its columns, which are empty
@@ -75,21 +67,21 @@ def _column(content: bytes, layout: tuple[str, tuple[int, ...]]) -> NDArray[Any]
 
 def _columns(table: Any, within: str = "") -> Iterator[tuple[str, NDArray[Any]]]:
     """Those of a table by name, and those of the tables in it."""
-    for name in field_names(type(table)):
+    for name in type(table).__struct_fields__:
         value = getattr(table, name)
         if isinstance(value, np.ndarray):
             yield within + name, value
-        elif is_dataclass(value):
+        elif isinstance(value, Struct):
             yield from _columns(value, f"{within}{name}.")
 
 
 def _with_columns(table: Any, columns: Iterator[NDArray[Any]]) -> Any:
     """The same table with these in the place of its own, in their order."""
     values: dict[str, Any] = {}
-    for name in field_names(type(table)):
+    for name in type(table).__struct_fields__:
         value = getattr(table, name)
         if isinstance(value, np.ndarray):
             values[name] = next(columns)
-        elif is_dataclass(value):
+        elif isinstance(value, Struct):
             values[name] = _with_columns(value, columns)
     return replace(table, **values)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import astuple
 from enum import IntEnum
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 from numpy.typing import NDArray
 
 from gpuledger.analyse.ranks.packed import PackedTable
@@ -30,7 +31,6 @@ from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import say
-from gpuledger.records import dataclass, replace
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import Anchor, Excerpt, Scenario, excerpt
@@ -45,8 +45,7 @@ _SHOWN: Final = 16
 _ON_A_GPU: Final = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A process on a GPU."""
 
     gpu: int
@@ -56,8 +55,7 @@ class Place:
         return f"process {os_pid(self.pid)} on GPU {self.gpu}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RankTrace:
+class RankTrace(Struct, frozen=True, eq=False):
     """One rank of a profile."""
 
     trace: Trace
@@ -206,8 +204,7 @@ OF_CODE: Final = (WorkPart.GARBAGE, WorkPart.SYSTEM, WorkPart.THREAD)
 """What is known of the code before a call; the rest of it is the host's own."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RankWork:
+class RankWork(Struct, frozen=True, eq=False):
     """Some steps of a rank, with one step before them where there is one. Times are on the profile's own clock."""
 
     graph: DependencyGraph
@@ -274,8 +271,7 @@ def _code_ns(trace: Trace, kept: Excerpt, graph: DependencyGraph) -> Ints:
 NOT_KEPT: Final = NotMeasured(say("there is nothing to replay across ranks"))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RankSummary:
+class RankSummary(Struct, frozen=True, eq=False):
     """One rank's part in a job. Times are on the profile's own clock."""
 
     profile: str  # the file; ranks of one file have it in common

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields
 from math import prod
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.ranks.packed import PackedTable
@@ -21,7 +21,6 @@ from gpuledger.catalog.kernel_names import parse
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost
-from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.trace.keys import Positions, group, join
 from gpuledger.trace.model import Trace
@@ -84,8 +83,7 @@ _MOST_BYTES: Final = 1 << 48
 _LONGEST_LIST: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """A process group, as the framework calls it. Without ranks: they were not recorded, or not all of them."""
 
     name: str
@@ -93,8 +91,7 @@ class Group:
     size: int = NOT_RECORDED
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Collectives:
+class Collectives(Struct, frozen=True, eq=False):
     """One rank's communication kernels as columns of equal length, in order of their start."""
 
     start_ns: Ints
@@ -110,12 +107,11 @@ class Collectives:
         return len(self.start_ns)
 
     def at(self, positions: NDArray[Any] | slice) -> Collectives:
-        columns = (column.name for column in fields(self) if column.name != "groups")
+        columns = (name for name in self.__struct_fields__ if name != "groups")
         return Collectives(**{name: getattr(self, name)[positions] for name in columns}, groups=self.groups)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PackedCollectives:
+class PackedCollectives(Struct, frozen=True, eq=False):
     """One rank's collectives while they wait for those of the other ranks: apart by group, as they are asked for."""
 
     parts: tuple[tuple[Group | None, PackedTable[Collectives]], ...]
@@ -153,8 +149,7 @@ class PackedCollectives:
         return lanes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LanePart:
+class LanePart(Struct, frozen=True, eq=False):
     """A rank's collectives of one lane."""
 
     packed: PackedTable[Collectives]

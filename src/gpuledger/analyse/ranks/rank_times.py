@@ -9,17 +9,16 @@ from enum import Enum
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.analyse.ranks.fixing import Fixing
 from gpuledger.analyse.ranks.job import Job, step_lengths
-from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import lower_median
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """One rank's waiting at matched collectives, per step."""
 
     wait_ns: int
@@ -29,8 +28,7 @@ class Waiting:
     saves_ns: int | None  # what fixing only this rank saves, see `fixing`; None where that was not replayed
 
 
-@dataclass(frozen=True, slots=True)
-class RankTimes:
+class RankTimes(Struct, frozen=True):
     """One rank."""
 
     label: str
@@ -88,8 +86,7 @@ class LateAt(Enum):
     STEPS = "steps"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lateness:
+class Lateness(Struct, frozen=True, eq=False):
     """One number per rank and step."""
 
     seen_at: LateAt
@@ -98,16 +95,14 @@ class Lateness:
     late_ns: Ints  # a row per rank, a column per step
 
 
-@dataclass(frozen=True, slots=True)
-class WorstStep:
+class WorstStep(Struct, frozen=True):
     """In which step a rank was the latest, and by how much."""
 
     step: int
     late_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Straggler:
+class Straggler(Struct, frozen=True):
     """A rank that others waited for."""
 
     label: str

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.analyse.utilization.kernel_use import KernelUse, UseFigure, UseOfKernels
 from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.ncu_metrics import DURATION, SM_CLOCK, USE
-from gpuledger.records import dataclass
 from gpuledger.trace.measured import Dim3, KernelReport, Profiled
 from gpuledger.trace.model import NotMeasured
 
@@ -31,8 +31,7 @@ _TRUTH: Final = re.compile(r"\b(?:true|false)\b")
 _Key = tuple[str, Dim3 | None, Dim3 | None]
 
 
-@dataclass(frozen=True, slots=True)
-class CounterComparison:
+class CounterComparison(Struct, frozen=True):
     """One counter of one kernel, from samples and as counted."""
 
     kernel: KernelUse
@@ -54,8 +53,7 @@ class CounterComparison:
         return self.kernel.time_ns / self.kernel.launches
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class Agreement(Struct, frozen=True):
     """How one counter from samples agrees with Nsight Compute over some kernels. None: there is no such kernel."""
 
     kernels: int

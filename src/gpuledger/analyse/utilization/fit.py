@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.analyse.utilization.samples import ColumnSpans, Floats, SampleShares
@@ -22,7 +24,6 @@ from gpuledger.catalog.gpu_metrics import L1_FILL_BYTES_PER_CYCLE, MEMORY, WARPS
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.catalog.kernel_types import NO_MATRIX
-from gpuledger.records import dataclass, replace
 from gpuledger.trace.keys import Positions, equal, group
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.model import Gpu, Trace
@@ -39,8 +40,7 @@ _STRETCHES: Final = 100
 _SAMPLES_PER_STRETCH: Final = 20
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Prior:
+class Prior(Struct, frozen=True, eq=False):
     """What is known of levels before looking: a mean and a bound per column, and the inverse of their covariance."""
 
     mean: Floats
@@ -48,8 +48,7 @@ class Prior:
     precision: Floats
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FittedLevels:
+class FittedLevels(Struct, frozen=True, eq=False):
     """Levels of the groups, with the standard deviation of each."""
 
     level: Floats
@@ -58,8 +57,7 @@ class FittedLevels:
     noise: float  # standard deviation of what the levels leave unexplained of a sample
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Mixtures:
+class Mixtures(Struct, frozen=True, eq=False):
     """Samples as mixtures, with what all counters need of them."""
 
     shares: SampleShares
@@ -129,8 +127,7 @@ def _bounded_solution(system: Floats, target: Floats, ceiling: Floats) -> Floats
     return np.clip(levels, 0.0, ceiling)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LaunchGroups:
+class LaunchGroups(Struct, frozen=True, eq=False):
     """The kernels of one GPU, in the order of the table, and the groups that they make."""
 
     row: Positions  # of each launch: where it is in the table of kernels
@@ -278,8 +275,7 @@ _OTHERS_DIFFER, _IDLE_DIFFERS = 40.0, 0.03
 _LEAST_CEILING: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FitColumns:
+class FitColumns(Struct, frozen=True, eq=False):
     """The columns of one GPU's kernels and of what else ran on it."""
 
     groups: LaunchGroups

@@ -9,12 +9,12 @@ docs/concepts/use.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from math import hypot, prod
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.kernels.verdict import ALIKE, BUSY, UNEVEN
@@ -30,7 +30,6 @@ from gpuledger.analyse.utilization.samples import Floats, SampleShares, SampleSu
 from gpuledger.catalog.gpu_metrics import MEMORY, OF_KERNELS, GpuMetric
 from gpuledger.catalog.gpus import OccupancyLimit, occupancy_limit
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Spans
@@ -87,8 +86,7 @@ def _classes(percent: Mapping[GpuMetric, Floats], count: int) -> NDArray[np.int8
     return np.where(is_near, of_roof, beneath if all_sampled else number[UseClass.UNKNOWN])
 
 
-@dataclass(frozen=True, slots=True)
-class UseFigure:
+class UseFigure(Struct, frozen=True):
     """One counter of one kernel, in percent of the time that Nsight Compute would give the kernel."""
 
     percent: float
@@ -127,8 +125,7 @@ what lies in a stretch of the kernels beside it; and for DRAM, points that fall 
 programs: docs/concepts/use.md."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelUse:
+class KernelUse(Struct, frozen=True):
     """Kernels of one name and launch shape. A counter that was not sampled is not in `figures`."""
 
     name: str  # the canonical one
@@ -166,8 +163,7 @@ class KernelUse:
         return UseFigure(percent, max(percent - below, 0.0), min(percent + above, 100.0))
 
 
-@dataclass(frozen=True, slots=True)
-class UseOfKernels:
+class UseOfKernels(Struct, frozen=True, eq=False):
     """All kernels of one GPU, the most time first."""
 
     gpu: int
@@ -177,9 +173,9 @@ class UseOfKernels:
     lag_ns: int
     idle: Mapping[GpuMetric, float]  # what the counters are while nothing of the profile runs
     unexplained: Mapping[GpuMetric, float]  # points by which a sample usually differs from what the levels give
-    class_of_row: NDArray[np.int8] = field(compare=False, repr=False)
+    class_of_row: NDArray[np.int8]
     """Of each row of the table of kernels: its class, as a position in `CLASSES`; other GPUs' rows are unknown."""
-    kernel_of_row: Ints = field(compare=False, repr=False)
+    kernel_of_row: Ints
     """Of each row: its position in `kernels`; -1 for other GPUs' rows, and where none of its kind is in the window."""
 
 

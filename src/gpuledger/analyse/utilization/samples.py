@@ -12,11 +12,11 @@ from functools import reduce
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric, gpu_metric
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import distinct, equal
 from gpuledger.trace.model import NotMeasured, Trace
@@ -34,8 +34,7 @@ _WHOLE: Final = 100  # percent
 MetricColumns = Mapping[GpuMetric, Ints]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GpuSamples:
+class GpuSamples(Struct, frozen=True, eq=False):
     """What was sampled on one GPU, by time."""
 
     gpu: int
@@ -116,8 +115,7 @@ def _aligned_columns(rows: Rows, codes: Mapping[GpuMetric, int], here: NDArray[n
 _MOST_PAIRS: Final = 4_000_000  # pairs of entries that are multiplied at once
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ColumnSpans:
+class ColumnSpans(Struct, frozen=True, eq=False):
     """When what a column stands for ran, by start; columns are counted from 0."""
 
     start_ns: Ints
@@ -139,8 +137,7 @@ class ColumnSpans:
         return ColumnSpans(self.start_ns[chosen], self.end_ns[chosen], self.column[chosen], self.columns)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SampleShares:
+class SampleShares(Struct, frozen=True, eq=False):
     """Entries of a sparse matrix, by sample: rows are samples, columns what ran, and the last column is nothing."""
 
     used: Ints  # the samples, as positions among all of them
@@ -213,8 +210,7 @@ _STRETCH: Final = 64  # samples
 _RARE: Final = 100  # the samples of a column that ran no more often than this are all taken
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SampleSubset:
+class SampleSubset(Struct, frozen=True, eq=False):
     """Stretches of some samples each, and which of them are taken: all, or of a long capture some."""
 
     edges_ns: Ints  # where each stretch begins

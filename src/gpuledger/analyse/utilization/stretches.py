@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.utilization.fit import before_rounding
@@ -24,7 +25,6 @@ from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.books import Line, compute_by
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import distinct, equal
 from gpuledger.trace.model import Gpu, NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, Spans, covered, intersection, union
@@ -33,8 +33,7 @@ from gpuledger.trace.tables import Table
 _FULL_CLOCK: Final = 0.9  # of a sample, the share in which kernels ran, for its clock to be one of a busy GPU
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """The clock of the multiprocessors while kernels ran."""
 
     mean_hz: float
@@ -63,8 +62,7 @@ class Clock:
         return self.most_hz - self.lowest_hz > share * self.mean_hz
 
 
-@dataclass(frozen=True, slots=True)
-class UseOfStretches:
+class UseOfStretches(Struct, frozen=True):
     """Means of counters over a window, its steady part, and the time in it in which kernels ran.
 
     Percent, and hertz for the clock.
@@ -162,8 +160,7 @@ def mean_use(samples: GpuSamples, lag_ns: int, start_ns: Ints, end_ns: Ints) -> 
 TimeByClass = Mapping[UseClass, int]
 
 
-@dataclass(frozen=True, slots=True)
-class ComputeSplit:
+class ComputeSplit(Struct, frozen=True):
     """Compute by line of the books, and within each by class; every class is there."""
 
     window: Mapping[Line, TimeByClass]
@@ -211,8 +208,7 @@ _HALF: Final = ("bf16", "fp16")
 _PLAIN: Final = "fp32"
 
 
-@dataclass(frozen=True, slots=True)
-class SampledPoint:
+class SampledPoint(Struct, frozen=True):
     """One kernel at DRAM."""
 
     kernel: KernelUse
@@ -222,8 +218,7 @@ class SampledPoint:
     share: float  # of the nearer of its two roofs
 
 
-@dataclass(frozen=True, slots=True)
-class SampledRoofline:
+class SampledRoofline(Struct, frozen=True):
     """The kernels of one GPU, the most time first, and the roofs over them."""
 
     points: tuple[SampledPoint, ...]

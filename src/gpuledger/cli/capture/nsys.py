@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from gpuledger.analyse.capture_checks import CaptureWishes
 from gpuledger.capture import manifest as manifests
@@ -32,7 +33,6 @@ from gpuledger.cli.capture import options as shared
 from gpuledger.cli.capture.options import CaptureOptions, tell, warn
 from gpuledger.cli.inputs import words
 from gpuledger.errors import GpuledgerError, ToolFailed
-from gpuledger.records import replace
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.machine import ASKED, find_nsys, why_not_sampled
 from gpuledger.system.processes import run, run_attended

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.analyse.capture_checks import CaptureWishes, check_capture
 from gpuledger.capture import manifest as manifests
@@ -39,15 +41,13 @@ from gpuledger.errors import GpuledgerError, MissingPackage
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.views.doctor import checks_text, files_text
 from gpuledger.read import open_trace
-from gpuledger.records import dataclass, replace
 from gpuledger.units import time_text
 
 COMMAND_FIRST = {"allow_interspersed_args": False}
 """Options end where COMMAND begins, also without `--` before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureOptions:
+class CaptureOptions(Struct, frozen=True):
     """How to capture, whatever is captured."""
 
     name: str | None

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
+from msgspec.structs import replace
 
 from gpuledger.cli.inputs import files, limit_option, rank_step_options, regex_option, undecided_option
 from gpuledger.cli.main import load
 from gpuledger.cli.output import Output, page_options
 from gpuledger.errors import OutputRefused
 from gpuledger.limits import Limits
-from gpuledger.records import replace
 from gpuledger.selection import Selection
 from gpuledger.system.files import refuse_existing
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from gpuledger.cli.inputs import files, limit_option, step_options
 from gpuledger.cli.main import load
 from gpuledger.cli.output import Output, output_options
 from gpuledger.limits import Limits
-from gpuledger.records import replace
 from gpuledger.selection import Selection
 
 _STORE = click.option(

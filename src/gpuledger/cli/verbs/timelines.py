@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.changes.changes import Changes
 from gpuledger.cli.inputs import files, finding_codes, limits_option, step_options
@@ -46,7 +48,6 @@ from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.safe_text import visible
 from gpuledger.read import open_trace
 from gpuledger.read.source import in_time
-from gpuledger.records import dataclass, replace
 from gpuledger.replay.edits import Edit
 from gpuledger.replay.replayed_trace import replayed_trace
 from gpuledger.replay.scenario import Scenario
@@ -69,8 +70,7 @@ fix_option = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """What is to be written. Sections are made when they are asked for."""
 
     sections: Iterator[TimelineSection]

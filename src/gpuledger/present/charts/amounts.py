@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.messages import joined
 from gpuledger.present.charts.svg import (
     NARROW,
@@ -23,7 +25,6 @@ from gpuledger.present.charts.svg import (
     is_hatched,
     text_width,
 )
-from gpuledger.records import dataclass
 
 _BAR: Final = 34
 _LINE: Final = 18
@@ -33,8 +34,7 @@ _APART: Final = 0.0012
 """The gap between neighbours, as a share of the width."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One part of a whole. `more` is another way to give the amount, shown where there is room for both."""
 
     tone: str
@@ -58,8 +58,7 @@ class Part:
         return (*longest, both, *((f"{self.brief} {self.value}", self.brief) if self.brief else ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """Parts that sum to one, and what the bar is called; empty where there is only one."""
 
     name: str
@@ -100,8 +99,7 @@ def _apart(left: float, top: float, width: float, height: float) -> Box:
     return left, top, width - min(_APART, width / 5), height
 
 
-@dataclass(frozen=True, slots=True)
-class ChartColumn:
+class ChartColumn(Struct, frozen=True):
     """One column of each series: shares of the series' largest, and texts to stand above them."""
 
     name: str
@@ -142,8 +140,7 @@ def _column_name(name: str, position: int, room: float, line: int, *, fits: bool
     return [Words(middle, line, name, anchor="middle", room=room, only="wide"), lower]
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A range in a tree: its depth, where it begins and how wide it is as shares of the whole."""
 
     depth: int
@@ -177,8 +174,7 @@ def icicle(title: str, description: str, nodes: Sequence[Node], deepest: int = 1
     return Picture(levels * (_NODE + 2), title, description, tuple(marks))
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A part of a difference."""
 
     name: str

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from gpuledger.present.charts.amounts import axis, ticks
 from gpuledger.present.charts.svg import (
@@ -26,7 +27,6 @@ from gpuledger.present.charts.svg import (
 )
 from gpuledger.present.palette import HEAT, TONES, heat_level
 from gpuledger.present.safe_text import cut_in_the_middle
-from gpuledger.records import dataclass
 from gpuledger.trace.spans import Ints
 from gpuledger.units import bytes_text, time_text
 
@@ -42,8 +42,7 @@ _TALL: Final = 3.0
 _ROW: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class StripLine:
+class StripLine(Struct, frozen=True):
     """A line of the books in every step shown."""
 
     tone: str
@@ -102,8 +101,7 @@ def _stacks(bottom: np.ndarray, top: np.ndarray, most: float, wide: float, gap: 
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class HeatRow(Struct, frozen=True, eq=False):
     """One row of a map."""
 
     name: str
@@ -113,7 +111,12 @@ class Row:
 
 
 def heat_map(
-    title: str, description: str, rows: Sequence[Row], full: Sequence[int] | int, ends: tuple[str, str], of: str = ""
+    title: str,
+    description: str,
+    rows: Sequence[HeatRow],
+    full: Sequence[int] | int,
+    ends: tuple[str, str],
+    of: str = "",
 ) -> Picture:
     """A row of cells each, the darker the more; `full` is what counts as all, for a cell or for all of them.
 
@@ -174,8 +177,7 @@ _LINE: Final = "copy"
 """Tones of memory in use, by who holds it, and of memory reserved."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Band:
+class Band(Struct, frozen=True, eq=False):
     """A part of an area, from what lies under it up."""
 
     values: Ints
@@ -232,8 +234,7 @@ _FEWEST_LETTERS: Final = 6
 """A name that is cut to less says nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaneBar:
+class LaneBar(Struct, frozen=True):
     """One bar: where it begins and how long it is, as shares of the picture's width."""
 
     left: float
@@ -243,8 +244,7 @@ class LaneBar:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class LaneRow:
+class LaneRow(Struct, frozen=True):
     """What belongs together, under a name: a thread, a stream."""
 
     name: str

@@ -11,8 +11,9 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.present.charts.svg import SIZE, WIDE, Dot, GridLine, Mark, Picture, Trail, Words, text_width
-from gpuledger.records import dataclass
 
 _BESIDE: Final = (4, -9, 17)
 """How far below a dot's middle the baseline of its name may be, in the order of liking."""
@@ -21,8 +22,7 @@ _APART: Final = 2
 """Pixels between a name and whatever else there is."""
 
 
-@dataclass(frozen=True, slots=True)
-class _LabelBox:
+class _LabelBox(Struct, frozen=True):
     """A rectangle on the narrowest page, in pixels."""
 
     left: float
@@ -131,8 +131,7 @@ _RATES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(Struct, frozen=True):
     """One kernel."""
 
     name: str
@@ -145,8 +144,7 @@ class Spot:
     hollow: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Ceiling:
+class Ceiling(Struct, frozen=True):
     """A roof: operations per second, or bytes per second where it is slanted."""
 
     name: str
@@ -160,8 +158,7 @@ def rate_text(per_s: float) -> str:
     return f"{per_s / factor:.3g} {unit}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Plane:
+class _Plane(Struct, frozen=True):
     """From operations per byte and per second to places on paper; bounds are powers of ten."""
 
     x_low: int

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.present.palette import TONES
 from gpuledger.present.safe_text import visible
-from gpuledger.records import dataclass
 
 WIDE: Final = 640
 """How many pixels a picture has at least on a page that is not narrow; text that would not fit then is left out."""
@@ -38,8 +39,7 @@ Box = tuple[float, float, float, float]
 """Left and width as shares of the picture's, top and height in pixels: (left, top, width, height)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Boxes:
+class Boxes(Struct, frozen=True):
     """Rectangles of one tone, or of none. `hint` is shown where the pointer rests; `hatched` draws lines over them."""
 
     tone: str
@@ -48,8 +48,7 @@ class Boxes:
     hatched: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Trail:
+class Trail(Struct, frozen=True):
     """A line through points, or the area under it down to `floor`."""
 
     tone: str
@@ -59,8 +58,7 @@ class Trail:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GridLine:
+class GridLine(Struct, frozen=True):
     """A thin straight line, behind everything else."""
 
     x1: float
@@ -70,8 +68,7 @@ class GridLine:
     tone: str = "rule"
 
 
-@dataclass(frozen=True, slots=True)
-class Dot:
+class Dot(Struct, frozen=True):
     """A circle."""
 
     x: float
@@ -82,8 +79,7 @@ class Dot:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Struct, frozen=True):
     """A short text at its baseline. `room` is the share of the width that it may take: None, as much as it needs.
 
     `halo` sets it off from shapes behind it; `only` narrow: for pages that are too narrow for the others; `aside` moves
@@ -105,8 +101,7 @@ class Words:
 Mark = Boxes | Trail | GridLine | Dot | Words
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """A chart. `title` names it and `description` says what it shows, for those who do not see it.
 
     `legend` says what its tones mean; it stands under the picture, drawn by whoever shows that.

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from typing import Annotated, Literal, TypeAlias
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from gpuledger.analyse.diff.compare import BusyChange, TimeChange, UseChange
 from gpuledger.analyse.diff.gate import GateOutcome
@@ -16,7 +16,6 @@ from gpuledger.answers.several_profiles import Compared, PerStep, RangeChange, c
 from gpuledger.json_types import Json
 from gpuledger.present.json.types import Shape, fill
 from gpuledger.present.json.utilization import FigureJson, figure_json
-from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 
 IntervalNs: TypeAlias = Annotated[list[int], Meta(min_length=2, max_length=2)]
@@ -251,8 +250,7 @@ class DiffJson(Json):
     """Phases of a layer, idle time and other work, per step; empty where a side has no layers."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Moved:
+class _Moved(Struct, frozen=True):
     """A mean of both sides, in whole nanoseconds."""
 
     before: float

@@ -60,20 +60,6 @@ class MissingTableJson(Json):
     reason: str
 
 
-class PhasesOfLayersJson(Json):
-    """What the phases of a layer cost. per_step_ns is the mean over the steady steps, total_ns, idle_ns and other_ns of
-    phase_gaps are of all of them and sum to it; phase_layers has means. Keys ending in _ns are nanoseconds, in _bytes
-    bytes, in _percent percent of what the table's title says.
-    """
-
-    schema: Literal["gpuledger.phases/1"]
-    profile: str
-    zero_ns: ZeroNs
-    tables: list[TableJson]
-    not_measured: Annotated[list[MissingTableJson], Meta(description="Tables that are not there, and why.")]
-    health: list[HealthJson]
-
-
 class WhatIfJson(Json):
     """What changes would buy, by replay: whatif has each change alone, in_order one after the other, parts and critical
     the step now and then, left what is left to fix. Times are per step. Keys ending in _ns are nanoseconds, in _percent
@@ -139,20 +125,6 @@ def critical_json(
         zero_ns=zero_ns,
         sentences=sentences,
         tables=tables_json(sheets),
-        health=health_json(notes),
-    )
-
-
-def phases_json(
-    profile: str, zero_ns: int, sheets: Iterable[Sheet], missing: Iterable[tuple[str, str]], notes: Iterable[Note]
-) -> PhasesOfLayersJson:
-    """The phases of layers; `missing` are tables that are not there, each with the reason."""
-    return PhasesOfLayersJson(
-        schema="gpuledger.phases/1",
-        profile=profile,
-        zero_ns=zero_ns,
-        tables=tables_json(sheets),
-        not_measured=[MissingTableJson(table=table, reason=reason) for table, reason in missing],
         health=health_json(notes),
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.analyse.align.alignment import Alignment, Isolation
 from gpuledger.analyse.align.kernel_sequences import INSERTED, MISSING, ForwardKernel
 from gpuledger.analyse.align.operation_side import forwards_text
@@ -14,7 +16,6 @@ from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.writers.junit import Case, junit_xml
-from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, Severity, always_shown
 from gpuledger.units import count_text, time_text
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED
@@ -47,8 +48,7 @@ _SHAPE_WORDS: Final = {None: "", True: say("same"), False: say("differs")}
 _BADGES: Final = {PASS: "good", WARN: "warn", UNDECIDED: "warn", FAIL: "bad"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(Struct, frozen=True):
     """A line of the table for people: like rows together, at the place of the first."""
 
     at: int

@@ -12,6 +12,8 @@ from itertools import accumulate
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.analyse.ranks.collectives import CollectivesOfGroup
 from gpuledger.analyse.ranks.fixing import Fix, FixKind
@@ -23,12 +25,11 @@ from gpuledger.findings.finding import Finding
 from gpuledger.findings.ranks import fix_name
 from gpuledger.messages import capitalised, joined, say, uncapitalised
 from gpuledger.present import document as doc
-from gpuledger.present.charts.over_time import Row, heat_map
+from gpuledger.present.charts.over_time import HeatRow, heat_map
 from gpuledger.present.finding_words import saving_range_words, shown_finding
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
 from gpuledger.present.terms import notes_block
-from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.units import count_text, time_text
@@ -48,8 +49,7 @@ _WORST_BY: Final = {"job_ranks": ("caused_ns", "compute_ns"), "job_steps": ("lon
 """Which rows to keep of tables that are not in the order of what matters."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Map:
+class Map(Struct, frozen=True, eq=False):
     """Numbers to be shown as shades: a row per rank, a column per step."""
 
     what: str
@@ -58,8 +58,7 @@ class Map:
     ns: Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Merged:
+class Merged(Struct, frozen=True, eq=False):
     """All that there is to show of a job."""
 
     name: str
@@ -242,7 +241,7 @@ def _late_blocks(late: Map | None, *, compared: bool) -> tuple[doc.Block, ...]:
         latest = np.array([int(late.ns[np.ix_(ranks, column)].max()) for column in columns], np.int64)
         first, last = late.ranks[int(ranks[0])], late.ranks[int(ranks[-1])]
         name = first if len(ranks) == 1 else f"{first} - {last}"
-        rows.append(Row(name, latest, time_text(int(latest.max()))))
+        rows.append(HeatRow(name, latest, time_text(int(latest.max()))))
     worst = sorted(rows, key=lambda row: -int(row.values.max()))[:4]
     described = joined(say("; "), [say("{rank}: up to {time}", rank=row.name, time=row.said) for row in worst])
     ends = (say("step {step}", step=late.steps[0]), say("step {step}", step=late.steps[-1]))

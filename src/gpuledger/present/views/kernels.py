@@ -19,7 +19,7 @@ from gpuledger.present import document as doc
 from gpuledger.present.digits import shape_text
 from gpuledger.present.sheet import Column, Sheet, Term, Unit, plain, share_column
 from gpuledger.present.terms import BOUNDS, made_line
-from gpuledger.present.views.gpu_time import largest_line_sentence, none_sentence, step_count_text, step_time_text
+from gpuledger.present.views.words import largest_line_sentence, none_sentence, step_count_text, step_time_text
 from gpuledger.trace.model import Note, NotMeasured, Severity
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.analyse.kernels.ncu_plan import HARDLY, LITTLE, NcuPlan, PlannedKernel
 from gpuledger.analyse.kernels.step_kernels import LEVELS, KernelMatch, MatchedTimeline
 from gpuledger.answers.kernels import MatchedAnswer
@@ -30,13 +32,11 @@ from gpuledger.present.views.kernels import (
     kernel_sheet,
     severity_cell,
 )
-from gpuledger.records import dataclass
 from gpuledger.trace.model import Note, NotMeasured, Severity
 from gpuledger.units import count_text, share_text, time_text
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """All that there is to show of a plan."""
 
     profile: str

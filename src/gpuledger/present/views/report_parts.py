@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from typing import Final
 
+from msgspec.structs import replace
+
 from gpuledger.analyse.inventory import OS_CALLS_MISSING
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.catalog.frameworks import is_amd
@@ -25,7 +27,6 @@ from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow, Par
 from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import shell_word
 from gpuledger.present.views.light import light_sentence, parts_sentence, step_sentence
-from gpuledger.records import replace
 from gpuledger.trace.keys import distinct
 from gpuledger.trace.model import Severity, always_shown
 from gpuledger.trace.tables import Table

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from gpuledger.present import document as doc
 from gpuledger.present.safe_text import shell_lines, shell_word, visible
 from gpuledger.present.sheet import Column, Sheet, Term, Unit
 from gpuledger.present.views.bench import figure, heading
-from gpuledger.records import replace
 from gpuledger.runbook.definition import MatrixCell, Runbook
 from gpuledger.runbook.engine import DONE, FAILED, FINISHED, MISSED, NOT_RUN
 from gpuledger.runbook.figures import SavingRow

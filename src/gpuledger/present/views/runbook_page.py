@@ -10,11 +10,12 @@ from functools import partial
 from operator import itemgetter
 from typing import Final
 
+from msgspec.structs import replace
+
 from gpuledger.present.charts.amounts import Bar, ChartColumn, Part, columns, stacked_bars
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.document import AGAIN, Block, Chart, Heading, Page, Paragraph, Section, Tile, chapters
 from gpuledger.present.views.bench import figure, names_a_rank
-from gpuledger.records import replace
 from gpuledger.runbook.engine import FINISHED
 from gpuledger.runbook.figures import OPEN
 from gpuledger.runbook.summary import CellRow, RunSummary

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.messages import Message, say
 from gpuledger.present import document as doc
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
-from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import Note, always_shown
 
 
-@dataclass(frozen=True, slots=True)
-class TableAnswer:
+class TableAnswer(Struct, frozen=True):
     """One GPU's answer to a question."""
 
     sentences: tuple[str, ...]

@@ -83,7 +83,6 @@ _RESOURCES: Final = {
 }
 """What limits how many warps of a kernel a multiprocessor holds."""
 _DETAIL: Final = {GpuMetric.SM_ISSUE: 4, GpuMetric.WARPS: 3}
-_STEP_DETAIL: Final = {GpuMetric.SM_ISSUE: 2, GpuMetric.WARPS: 2, GpuMetric.PCIE_IN: 1, GpuMetric.PCIE_OUT: 1}
 _SHOWN: Final = 25
 """Kernels that people are shown; the rest is one line."""
 _HELD_SHOWN: Final = 8
@@ -189,33 +188,6 @@ def use_sheet(use: UseOfKernels) -> Sheet:
     bound = Column("class", say("Bound by"), Unit.TEXT, "use_class.value", detail=2)
     figures = [_interval_column(metric, side) for metric in OF_KERNELS for side in ("percent", "low", "high")]
     return Sheet.of(f"use_gpu{use.gpu}", _title(use), _kernel_columns(use, figures, bound), use.kernels)
-
-
-def step_use_sheet(use: SampledUse, zero_ns: int) -> Sheet:
-    """Means of the samples in each step, idle time included: a row per step, warm-up included."""
-    kernels, stretches = use
-
-    def column(metric: GpuMetric, name: str) -> Column:
-        detail = _STEP_DETAIL.get(metric, 0)
-        return Column(f"{metric}_percent", name, Unit.SHARE_PERCENT, lambda row: row[1][1].get(metric), detail)
-
-    def clock(row: tuple[int, tuple[object, Mapping[GpuMetric, float]]]) -> int | None:
-        means = row[1][1]
-        return round(means[GpuMetric.SM_CLOCK] / 1e6) if GpuMetric.SM_CLOCK in means else None
-
-    columns = (
-        Column("step", say("Step"), Unit.ID, lambda row: row[0]),
-        Column("start_ns", say("Start"), Unit.INSTANT_NS, lambda row: row[1][0].start_ns - zero_ns, detail=3),
-        Column("end_ns", say("End"), Unit.INSTANT_NS, lambda row: row[1][0].end_ns - zero_ns, detail=3),
-        *(column(metric, name) for metric, name in NAMES.items()),
-        Column("clock_mhz", say("Clock (MHz)"), Unit.COUNT, clock),
-    )
-    title = say(
-        "GPU {gpu} utilization by step, from samples every {period}, idle time included",
-        gpu=kernels.gpu,
-        period=time_text(kernels.period_ns),
-    )
-    return Sheet.of(f"step_use_gpu{kernels.gpu}", title, columns, enumerate(stretches.steps))
 
 
 def _means_text(means: Mapping[GpuMetric, float], metrics: Sequence[GpuMetric]) -> list[Message]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from gpuledger.changes.answer import WORTH_TELLING, Answer, Effect, FasterPart, Left, ReplayedStretch
+from gpuledger.changes.answer import WORTH_TELLING, Effect, FasterPart, Left, ReplayedChanges, ReplayedStretch
 from gpuledger.findings.finding import Finding, PlainSaving
 from gpuledger.findings.rules import RULE_OF
 from gpuledger.ledger.books import EXPOSED, LineKind
@@ -23,7 +23,7 @@ from gpuledger.trace.model import Note
 from gpuledger.units import share_text, time_text
 
 
-def whatif_document(answer: Answer, profile: str, notes: Iterable[Note], zero_ns: int) -> Document:
+def whatif_document(answer: ReplayedChanges, profile: str, notes: Iterable[Note], zero_ns: int) -> Document:
     """The answer for every format; JSON is the document gpuledger.whatif/1."""
     sheets = _sheets(answer)
 
@@ -44,7 +44,7 @@ def whatif_document(answer: Answer, profile: str, notes: Iterable[Note], zero_ns
     )
 
 
-def _conclusion(answer: Answer) -> Message:
+def _conclusion(answer: ReplayedChanges) -> Message:
     """The new step, in a sentence."""
     what = answer.alone[0].change.words if len(answer.alone) == 1 else capitalised(say("all together"))
     step, new = (answer.step_ns(stretch.steady_ns) for stretch in (answer.now, answer.then))
@@ -63,12 +63,12 @@ def _conclusion(answer: Answer) -> Message:
     )
 
 
-def _whole_text(answer: Answer, time_ns: int) -> Message | str:
+def _whole_text(answer: ReplayedChanges, time_ns: int) -> Message | str:
     """A time, and that it is of a step where there are steps."""
     return say("{time} per step", time=time_text(time_ns)) if answer.has_steps else time_text(time_ns)
 
 
-def _sheets(answer: Answer) -> tuple[Sheet, ...]:
+def _sheets(answer: ReplayedChanges) -> tuple[Sheet, ...]:
     """As programs read them; one after the other only where there are several."""
     return (
         _alone(answer, for_programs=True),
@@ -79,7 +79,7 @@ def _sheets(answer: Answer) -> tuple[Sheet, ...]:
     )
 
 
-def _blocks(answer: Answer, sheets: Sequence[Sheet]) -> tuple[Block, ...]:
+def _blocks(answer: ReplayedChanges, sheets: Sequence[Sheet]) -> tuple[Block, ...]:
     first, *others = sheets
     blocks: list[Block] = [Conclusion(_conclusion(answer)), SheetBlock(first, SheetTitle.NAMED, tells_hidden=True)]
     if remarks := tuple(_remarks(answer)):
@@ -90,7 +90,7 @@ def _blocks(answer: Answer, sheets: Sequence[Sheet]) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _closing(answer: Answer) -> Iterable[Message]:
+def _closing(answer: ReplayedChanges) -> Iterable[Message]:
     """What the tables do not say."""
     if together := _together(answer):
         yield together
@@ -100,7 +100,7 @@ def _closing(answer: Answer) -> Iterable[Message]:
         yield say("No other fix would save {least} of the new step.", least=share_text(WORTH_TELLING))
 
 
-def _remarks(answer: Answer) -> Iterable[Message]:
+def _remarks(answer: ReplayedChanges) -> Iterable[Message]:
     """What each change takes for granted, and why it saves less than one may think."""
     for effect in answer.alone:
         bound = say("an upper bound that no program reaches") if effect.change.is_bound else ""
@@ -109,7 +109,7 @@ def _remarks(answer: Answer) -> Iterable[Message]:
             yield say("{change}: {assumption}", change=effect.change.words, assumption=joined(say("; "), told))
 
 
-def _alone(answer: Answer, *, for_programs: bool) -> Sheet:
+def _alone(answer: ReplayedChanges, *, for_programs: bool) -> Sheet:
     """Each change alone; programs have in columns what people read under the table."""
     step = answer.step_ns(answer.now.steady_ns)
     title = say("What if, per step, GPU {gpu}", gpu=answer.gpu)
@@ -139,7 +139,7 @@ def _alone(answer: Answer, *, for_programs: bool) -> Sheet:
     return Sheet.of("whatif", title, columns, answer.alone)
 
 
-def _columns_for_programs(answer: Answer) -> list[Column]:
+def _columns_for_programs(answer: ReplayedChanges) -> list[Column]:
     def line_ns(effect: Effect) -> int | None:
         about = effect.change.about_ns
         return None if about is None else answer.step_ns(about)
@@ -172,7 +172,7 @@ def _ratio(now: ReplayedStretch, then: ReplayedStretch) -> float | None:
     return now.steady_ns / then.steady_ns if then.steady_ns else None
 
 
-def _in_order(answer: Answer) -> Sheet:
+def _in_order(answer: ReplayedChanges) -> Sheet:
     """One after the other: savings sum to that of all together."""
     step = answer.step_ns(answer.now.steady_ns)
     words = [effect.change.words for effect in answer.alone]
@@ -197,7 +197,7 @@ def _in_order(answer: Answer) -> Sheet:
     )
 
 
-def _together(answer: Answer) -> Message | None:
+def _together(answer: ReplayedChanges) -> Message | None:
     """Why single savings do not add up, where they do not."""
     now = answer.now.steady_ns
     single = sum(now - effect.then.steady_ns for effect in answer.alone)
@@ -210,7 +210,7 @@ def _together(answer: Answer) -> Message | None:
     return None
 
 
-def _without_profiler(answer: Answer, plain_ns: int, saving: PlainSaving) -> Message:
+def _without_profiler(answer: ReplayedChanges, plain_ns: int, saving: PlainSaving) -> Message:
     step, low, high = (time_text(answer.step_ns(ns)) for ns in (plain_ns, saving.low_ns, saving.high_ns))
     if not answer.has_steps:
         return say(
@@ -225,7 +225,7 @@ _Part = tuple[Cell, int, int]
 """What a part of the step is called, and its time before and after."""
 
 
-def _parts_sheet(answer: Answer, name: str, title: Message, parts: Iterable[_Part], total: _Part) -> Sheet:
+def _parts_sheet(answer: ReplayedChanges, name: str, title: Message, parts: Iterable[_Part], total: _Part) -> Sheet:
     now, then = answer.now.steady_ns, answer.then.steady_ns
     columns = (
         Column("part", say("Part"), Unit.TEXT, lambda part: part[0]),
@@ -237,7 +237,7 @@ def _parts_sheet(answer: Answer, name: str, title: Message, parts: Iterable[_Par
     return Sheet.of(name, title, columns, parts, foot=(total,))
 
 
-def _parts(answer: Answer) -> Sheet:
+def _parts(answer: ReplayedChanges) -> Sheet:
     """The ledger's kinds of time; they sum to the step."""
     now, then = answer.now, answer.then
     kinds = (
@@ -252,7 +252,7 @@ def _parts(answer: Answer) -> Sheet:
     return _parts_sheet(answer, "parts", title, shown, (TOTAL, now.steady_ns, then.steady_ns))
 
 
-def _chain(answer: Answer) -> Sheet:
+def _chain(answer: ReplayedChanges) -> Sheet:
     """What the critical path consists of, the most first; it sums to the step, small lines together."""
     now, then = answer.chain_now, answer.chain_then
     least = {WORTH_TELLING * answer.now.steady_ns: now, WORTH_TELLING * answer.then.steady_ns: then}
@@ -266,7 +266,7 @@ def _chain(answer: Answer) -> Sheet:
     return _parts_sheet(answer, "critical", say("The critical path, before and after"), parts, total)
 
 
-def _left(answer: Answer) -> Sheet:
+def _left(answer: ReplayedChanges) -> Sheet:
     """What findings would still save."""
     step = answer.step_ns(answer.then.steady_ns)
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree
 
+from msgspec import Struct
+
 from gpuledger.present.safe_text import visible
-from gpuledger.records import dataclass
 
 _NOT_IN_XML: Final = re.compile(r"[\ufffe\uffff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One check. A failure has a sentence that says why."""
 
     name: str

@@ -5,7 +5,6 @@ Two digests tell which profile it is of, and in which state.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import mmap
 import struct
@@ -15,13 +14,13 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
 from gpuledger.messages import Message
 from gpuledger.read.request import WantedColumns
 from gpuledger.read.source import Source
-from gpuledger.records import dataclass
 from gpuledger.system.kept_files import FileState, file_state, place_of
 from gpuledger.system.opening import exists
 from gpuledger.trace.model import Note, NotMeasured, Origin, Severity, Trace
@@ -32,8 +31,7 @@ _MOST_FILES: Final = 1000
 _LOGS: Final = ("-wal", "-journal")
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileFingerprint:
+class ProfileFingerprint(Struct, frozen=True):
     """One state of one profile."""
 
     place: str
@@ -102,8 +100,7 @@ class _FileHeader(msgspec.Struct, forbid_unknown_fields=True):
     body_bytes: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class PackedTrace:
+class PackedTrace(Struct, frozen=True, eq=False):
     """A trace ready to be written."""
 
     header: bytes

@@ -13,8 +13,9 @@ import re
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import field
 from typing import Final, TextIO
+
+from msgspec import Struct, field
 
 from gpuledger.catalog.ncu_metrics import is_used
 from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
@@ -38,7 +39,6 @@ from gpuledger.read.ncu.launch import (
 )
 from gpuledger.read.request import Progress, counted, more_event_bytes
 from gpuledger.read.source import Source, opened
-from gpuledger.records import dataclass
 from gpuledger.trace.deadline import check
 from gpuledger.trace.measured import Advice, Dim3, Profiled
 from gpuledger.trace.model import Note, Severity
@@ -50,8 +50,7 @@ _LAUNCH: Final = {True: re.compile(r'"\d+",'), False: re.compile(r"\d+,")}
 _COMPLAINT: Final = re.compile(r"==(?:ERROR|WARNING)==\s*(?P<text>.*\S)")
 
 
-@dataclass(frozen=True, slots=True)
-class CsvRow:
+class CsvRow(Struct, frozen=True):
     """The cells of one row."""
 
     cells: list[str]
@@ -141,8 +140,7 @@ LARGEST: Final = 1e30
 """No counter of a GPU comes near: what is larger was not measured, and products of two stay finite."""
 
 
-@dataclass(frozen=True, slots=True)
-class NumberStyle:
+class NumberStyle(Struct, frozen=True):
     """How the numbers of one file are written."""
 
     comma: bool = False
@@ -258,8 +256,7 @@ def _values(rows: CsvRows) -> Generator[str, None, None]:
             yield from (row.cells[place] for place in places if place < len(row.cells))
 
 
-@dataclass(slots=True)
-class _Launch:
+class _Launch(Struct):
     who: LaunchIdentity
     run: int
     nvtx: tuple[str, ...] = ()
@@ -268,8 +265,7 @@ class _Launch:
     advice: list[Advice] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Launches:
+class _Launches(Struct):
     """The launches of one file, and what was wrong with their values."""
 
     file: str

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.catalog.ncu_metrics import is_used
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.read.request import counted
-from gpuledger.records import dataclass
 from gpuledger.trace.measured import Advice, Dim3, Profiled
 from gpuledger.trace.model import Note
 
@@ -24,8 +25,7 @@ _ADDRESS: Final = re.compile(r"\s*\(https?://[^\s)]*\)|\s*\bhttps?://\S+")
 _OF_NO_USE: Final = re.compile(r"^breakdown:|^pmsampling:|Triage|pcsamp")
 
 
-@dataclass(frozen=True, slots=True)
-class NcuLaunches:
+class NcuLaunches(Struct, frozen=True):
     """What one file held."""
 
     launches: tuple[Profiled, ...]
@@ -33,8 +33,7 @@ class NcuLaunches:
     tool_version: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchIdentity:
+class LaunchIdentity(Struct, frozen=True):
     """What a report says of a launch besides its metrics. None: it does not say."""
 
     name: str

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import msgspec
+from msgspec import Struct
 
 from gpuledger.catalog.ncu_metrics import is_used
 from gpuledger.errors import MissingPackage, NothingRecorded, ToolFailed, UnreadableProfile
@@ -39,7 +40,6 @@ from gpuledger.read.ncu.launch import (
 )
 from gpuledger.read.request import Progress, counted
 from gpuledger.read.source import Source, look_at, opened
-from gpuledger.records import dataclass
 from gpuledger.system.processes import run
 from gpuledger.trace.deadline import paused
 from gpuledger.trace.measured import Advice, Profiled
@@ -193,8 +193,7 @@ _RESULTS, _SESSION, _PAYLOAD_SIZE, _PROCESS, _RANGE_RESULTS = 2, 3, 5, 6, 7
 _TOOL: Final = b"Nsight Compute Target"
 
 
-@dataclass(frozen=True, slots=True)
-class ReportContainer:
+class ReportContainer(Struct, frozen=True):
     """What the block headers of a report say."""
 
     size: int

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.read.nsys.container import NULL, ColumnRange, IntegerColumns, TextColumn
 from gpuledger.read.nsys.schema import SMALL_COLUMNS
 from gpuledger.read.request import Progress
-from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.system.opening import exists
 from gpuledger.trace import sweep
@@ -58,8 +58,7 @@ def is_there() -> bool:
     return native is not None and os.environ.get("GPULEDGER_NATIVE") != "0"
 
 
-@dataclass(frozen=True, slots=True)
-class TableShape:
+class TableShape(Struct, frozen=True):
     """A table as its schema describes it: where its tree begins, its stored columns in order, and what they are."""
 
     root: int
@@ -101,8 +100,7 @@ def lies_beside(path: Path, ending: str) -> bool:
     return exists(path.with_name(path.name + ending))
 
 
-@dataclass(frozen=True, slots=True)
-class PageLayout:
+class PageLayout(Struct, frozen=True):
     """How a database is cut into pages."""
 
     page_bytes: int
@@ -186,8 +184,7 @@ def texts(
     return _of_leaves(descriptor, pages, of.root, most_rows, decoded)
 
 
-@dataclass(frozen=True, slots=True)
-class _Leaves:
+class _Leaves(Struct, frozen=True):
     """Leaves of a table in the order of its rows: where they lie, and how many rows each is said to hold."""
 
     about: tuple[int, int, int, int]

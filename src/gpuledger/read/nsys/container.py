@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Final, Protocol
 
 import numpy as np
+from msgspec import Struct, field
 
-from gpuledger.records import dataclass
 from gpuledger.trace.model import Decoding
 from gpuledger.trace.spans import Ints
 
@@ -16,8 +15,7 @@ NULL: Final = -(2**63)
 """Stands for SQL's NULL in an integer column."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnRange:
+class ColumnRange(Struct, frozen=True):
     """What is known of a column without looking at it again: its least and greatest value, NULL left out."""
 
     least: int
@@ -31,8 +29,7 @@ class ColumnRange:
         return cls(int(real.min(initial=2**63 - 1)), int(real.max(initial=NULL)), nulls)
 
 
-@dataclass(frozen=True, slots=True)
-class IntegerColumns:
+class IntegerColumns(Struct, frozen=True):
     """Integer columns of one table, `NULL` where there is no value or no integer; `bad` counts the latter by column.
 
     A column whose values are all the same may be one value, broadcast.
@@ -47,8 +44,7 @@ class IntegerColumns:
         return self.summaries[column] if column in self.summaries else ColumnRange.of(self.columns[column])
 
 
-@dataclass(frozen=True, slots=True)
-class TextColumn:
+class TextColumn(Struct, frozen=True):
     """A text column: its different texts, as the bytes that are stored, and the number of each row's; -1 for NULL."""
 
     distinct: list[bytes]

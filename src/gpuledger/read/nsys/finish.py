@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import DTypeLike, NDArray
 
 from gpuledger.limits import Limits
@@ -18,7 +19,6 @@ from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport
 from gpuledger.read.nsys.origin import NsysDevices, text_rows
 from gpuledger.read.nsys.schema import actual_name
 from gpuledger.read.request import counted
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import by_row, distinct, group, is_same, same, take
@@ -35,8 +35,7 @@ _MOST_PLACES = 1 << 22
 """Up to here nsys's ids have a table with a place for each."""
 
 
-@dataclass(frozen=True)
-class TextCoding:
+class TextCoding(Struct, frozen=True, dict=True):
     """The finished dictionary, and how to apply it."""
 
     strings: Strings

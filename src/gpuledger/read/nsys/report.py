@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from msgspec.structs import replace
+
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import EXPORTER, Limits
 from gpuledger.messages import say
@@ -18,7 +20,6 @@ from gpuledger.read.nsys.report_tables import ReportExport, event_tables
 from gpuledger.read.nsys.sqlite import open_sqlite
 from gpuledger.read.request import Progress, WantedColumns, counted, too_many_rows
 from gpuledger.read.source import Source, in_time, look_at, opened
-from gpuledger.records import replace
 from gpuledger.system.opening import only_below
 from gpuledger.trace.deadline import paused
 from gpuledger.trace.model import Note, Severity, Trace

@@ -10,14 +10,13 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from gpuledger.read.nsys.container import NULL, ColumnRange
-from gpuledger.records import dataclass
 from gpuledger.trace import sweep
 from gpuledger.trace.deadline import check
 from gpuledger.trace.spans import Ints
@@ -52,8 +51,7 @@ class PackedBlock(NamedTuple):
     plain_size: int
 
 
-@dataclass(frozen=True, slots=True)
-class EventTable:
+class EventTable(Struct, frozen=True):
     """Events that become rows of one table, and which of their fields become its columns.
 
     With `within`, not events but messages that events of another table hold several of: `paths` then begin inside them,

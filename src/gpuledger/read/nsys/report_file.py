@@ -12,13 +12,13 @@ A file that was cut has no directory. Its events lie before its texts: those tha
 from __future__ import annotations
 
 import os
-from dataclasses import field
 from typing import BinaryIO, Final
+
+from msgspec import Struct
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.read.nsys.report_events import Damage, PackedBlock, fields, texts_of, unpack, varint
 from gpuledger.read.source import Source
-from gpuledger.records import dataclass
 from gpuledger.trace.deadline import check
 from gpuledger.units import bytes_text
 
@@ -34,8 +34,7 @@ _VARINT_BYTES: Final = 10
 _HOW_TO_GO_ON: Final = "`--exporter=nsys` asks an installed nsys to read it"
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFile:
+class ReportFile(Struct, frozen=True):
     """The parts of a report, each as the bytes of its message."""
 
     version: str | None
@@ -45,7 +44,7 @@ class ReportFile:
     counts: bytes
     """How many events and texts there are, and what generic events are made of."""
     blocks: tuple[PackedBlock, ...]
-    texts: list[bytes] = field(repr=False)
+    texts: list[bytes]
     """By number."""
     gpus: bytes = b""
     """The GPUs, and which of them each process calls by which number."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.read.nsys import schema
@@ -19,7 +20,6 @@ from gpuledger.read.nsys.report_events import CLASSES, ROW, Damage, DecodedEvent
 from gpuledger.read.nsys.report_file import ReportFile
 from gpuledger.read.nsys.report_payloads import PayloadLayouts
 from gpuledger.read.request import WantedColumns
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import same, take
 from gpuledger.trace.model import PID_BITS
 from gpuledger.trace.spans import Ints
@@ -231,8 +231,7 @@ _MPI_DOMAIN: Final = b"MPI"
 _METRICS: Final = b"GpuMetrics"
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
+class _View(Struct, frozen=True):
     """A table of an export: some rows of a table of events. Columns go from NVIDIA's name to ours, or are made."""
 
     events: str | None

@@ -8,16 +8,15 @@ or optional.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import Final
 
-from gpuledger.records import dataclass
+from msgspec import Struct, field
+
 from gpuledger.regex import regex
 from gpuledger.trace.tables import Table
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NsysTable:
+class NsysTable(Struct, frozen=True, eq=False):
     """One table of an export. Both mappings go from our column to theirs."""
 
     name: str

@@ -10,12 +10,12 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.read.assembled import TextCodes
 from gpuledger.read.nsys.report_events import Damage
 from gpuledger.read.wire_messages import MessageFields, WirePart, fields_of, parts
-from gpuledger.records import dataclass
 from gpuledger.trace.keys import group
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT
@@ -38,8 +38,7 @@ class PerfettoTrack(NamedTuple):
     process: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PerfettoArguments:
+class PerfettoArguments(Struct, frozen=True, eq=False):
     """Arguments of rows: whose each is, what it is called, and its number, or the code of its text."""
 
     owner: Ints
@@ -62,8 +61,7 @@ class PerfettoArguments:
         return column
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PerfettoSlices:
+class PerfettoSlices(Struct, frozen=True, eq=False):
     """Slices and instants; of GPUs' stages, whose durations are told, the track is the queue."""
 
     start_ns: Ints

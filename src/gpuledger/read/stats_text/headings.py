@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from decimal import Decimal
 from typing import Final
 
-from gpuledger.records import dataclass
+from msgspec import Struct
 
 KNOWN: Final = (
     "cuda_api_sum",
@@ -116,8 +116,7 @@ _NUMBER: Final = re.compile(
 _REPORT_IN_NAME: Final = re.compile(rf"(?:^|[^a-z0-9])({'|'.join((*KNOWN, *_OTHERS, *FORMER_NAMES))})$")
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnHeading:
+class ColumnHeading(Struct, frozen=True):
     """One column: what it means, and what its numbers are multiplied with. An unknown one has the key ''."""
 
     key: str

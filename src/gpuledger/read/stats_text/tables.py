@@ -11,9 +11,10 @@ import html
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
 from gpuledger.limits import DEFAULT_LIMITS, Limits
@@ -34,7 +35,6 @@ from gpuledger.read.stats_text.headings import (
     report_in,
     report_of,
 )
-from gpuledger.records import dataclass
 from gpuledger.system.files import SEPARATOR
 from gpuledger.system.opening import exists, is_file, status_of
 from gpuledger.trace.deadline import check
@@ -55,8 +55,7 @@ LONGEST_HEADER: Final = 2000
 """In characters: longer lines are of something else."""
 
 
-@dataclass(slots=True)
-class TextTable:
+class TextTable(Struct):
     """A table whose header was read, and what `take` found under it."""
 
     headings: list[ColumnHeading]
@@ -350,8 +349,7 @@ def _split_run_number(path: str | Path) -> tuple[Path, int | None]:
     return Path(path), None
 
 
-@dataclass(slots=True)
-class _TitledTable:
+class _TitledTable(Struct):
     """A table with what was said of it above: '' where that is nothing."""
 
     report: str
@@ -359,8 +357,7 @@ class _TitledTable:
     profile: str = ""
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """Tables of one profile, and how many of what could not be used."""
 
     tables: dict[str, _TitledTable] = field(default_factory=dict)

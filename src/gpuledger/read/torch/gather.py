@@ -17,6 +17,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.errors import GpuledgerError
@@ -38,7 +40,6 @@ from gpuledger.read.torch.columns import (
     narrowed,
 )
 from gpuledger.read.torch.events import BETWEEN, EventStream, nanoseconds
-from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import Note
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import NOT_RECORDED, Kind, Table
@@ -50,8 +51,7 @@ Feed = tuple[Table, str]
 """A table, and the category of events that rows of it come from."""
 
 
-@dataclass(frozen=True, slots=True)
-class GatheredEvents:
+class GatheredEvents(Struct, frozen=True):
     """What was read. Text columns hold positions in `texts`; it can travel between processes."""
 
     feeds: dict[Feed, Columns]
@@ -199,8 +199,7 @@ _SLAB: Final = 4 << 20
 """So many bytes of a column travel at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnShape:
+class ColumnShape(Struct, frozen=True):
     """How large a column is, and what it holds."""
 
     dtype: str
@@ -210,8 +209,7 @@ class ColumnShape:
 Shapes = dict[Feed, dict[str, ColumnShape]]
 
 
-@dataclass(frozen=True, slots=True)
-class TracePart:
+class TracePart(Struct, frozen=True):
     """A part of a trace. Its columns must be asked for in the order of `_order`, once each."""
 
     rest: GatheredEvents

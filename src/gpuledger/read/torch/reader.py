@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from gpuledger.errors import NothingRecorded, UnreadableProfile
@@ -32,7 +33,6 @@ from gpuledger.read.source import Source, in_time, look_at, opened, unrecognised
 from gpuledger.read.stream import GZIP, ByteStream, PlainFile, read_ahead, unpacked
 from gpuledger.read.torch.columns import CATEGORIES
 from gpuledger.read.torch.gather import GatheredEvents, by_table, gather, gather_in_parts
-from gpuledger.records import replace
 from gpuledger.system.opening import is_file
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import distinct, occurrences

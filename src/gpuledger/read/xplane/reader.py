@@ -14,10 +14,10 @@ import datetime
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.errors import UnreadableProfile
@@ -29,7 +29,6 @@ from gpuledger.read.request import Progress, WantedColumns, counted
 from gpuledger.read.source import Source, in_time, opened
 from gpuledger.read.stream import too_large
 from gpuledger.read.wire_messages import Bytes, MessageFields, WirePart, fields_of, parts
-from gpuledger.records import dataclass
 from gpuledger.regex import regex
 from gpuledger.trace.model import Gpu, Origin, Process, Trace
 from gpuledger.trace.spans import Ints
@@ -47,15 +46,14 @@ _SET: Final = regex(r"^(Memset|FillBuffer)")
 _PLACE: Final = regex(r"(?P<name>[a-z_]+):(?P<value>[\d,]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class _XPlane:
+class _XPlane(Struct, frozen=True):
     """One plane: its name, where its lines lie, and the texts and stats that they name by number."""
 
     name: str
     lines: list[WirePart]
     events: dict[int, str]
     stats: dict[int, str]
-    own: dict[str, Any] = field(repr=False)
+    own: dict[str, Any]
     """What the plane says of itself."""
 
 

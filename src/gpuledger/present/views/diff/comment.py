@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from gpuledger.analyse.diff.compare import Diff
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.catalog.kernel_names import cut_label, label
@@ -11,7 +13,6 @@ from gpuledger.messages import say
 from gpuledger.present.document import Block, Conclusion, Document, Drawn, Heading, Points, SheetBlock
 from gpuledger.present.views.diff.document import HOST_ALONE, diff_document, verdict_text
 from gpuledger.present.views.diff.tables import gates_sheet, part_name, parts_sheet, signed_time, times
-from gpuledger.records import replace
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED
 
 COMMENT_MARK: Final = "<!-- gpuledger -->"

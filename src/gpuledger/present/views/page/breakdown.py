@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
-from gpuledger.analyse.gap_summary import GapSummary
+from gpuledger.analyse.gap_summary import CauseRow, GapLengthRow, GapRow, GapSummary, TriggerRow
 from gpuledger.analyse.path_summary import PathSummary
+from gpuledger.analyse.phase_costs import PhaseLayerRow, PhaseRow
+from gpuledger.analyse.step_summary import (
+    LevelRow,
+    PrefillRow,
+    UnusualStepRow,
+    UsualStepRow,
+    level_rows,
+    unusual_steps,
+    usual_step,
+)
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
@@ -19,6 +30,7 @@ from gpuledger.present import document as doc
 from gpuledger.present.charts import amounts
 from gpuledger.present.charts.over_time import StripLine, step_strip
 from gpuledger.present.palette import line_tone
+from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, line_term
 from gpuledger.present.views.critical import (
@@ -30,27 +42,14 @@ from gpuledger.present.views.critical import (
     path_sentence,
     step_text,
 )
-from gpuledger.present.views.gpu_time import (
-    causes_sheet,
-    gaps_text,
-    length_words,
-    lengths_sheet,
-    levels_sheet,
-    longest_sheet,
-    outliers_sheet,
-    phases_sheet,
-    steady_title,
-    triggers_sheet,
-    usual_sheet,
-)
 from gpuledger.present.views.light import kernels_sheet, light_chart, light_sheet, parts_sentence, step_sentence
 from gpuledger.present.views.page.over_time import place_on_timeline
 from gpuledger.present.views.page.rooflines import operator_roofline_chart
-from gpuledger.present.views.phases import layers_sheet
-from gpuledger.present.views.phases import phases_sheet as layer_phases_sheet
 from gpuledger.present.views.report_parts import drawing_order, ledger_title
 from gpuledger.present.views.tables import stretch_sheet
-from gpuledger.records import replace
+from gpuledger.present.views.words import gaps_text, steady_title
+from gpuledger.rows import Row
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import count_text, share_text, time_text
 
@@ -125,8 +124,8 @@ def _ledger_sheet(device: Device) -> Sheet:
 def steps_section(report: ReportAnswer) -> doc.Section:
     """The strip, the median step, and the tables of `gpuledger steps` but the list of all steps."""
     device = report.run.main_device
-    steps, levels = report.variation, levels_sheet(device)
-    repeats = [doc.SheetBlock(levels, caption=say("What repeats"), anchor=levels.name)] if levels.rows else []
+    steps, levels = report.variation, level_rows(device)
+    repeats = [_rows("levels", say("What repeats"), LevelRow, levels, anchor="levels")] if levels else []
     if steps is None:
         missing = say("nothing repeats in this profile, so no steps were found; --step-range=REGEX defines them")
         if device.levels:
@@ -144,38 +143,46 @@ def steps_section(report: ReportAnswer) -> doc.Section:
             count=count_text(len(steps.steps)),
             each=neighbours,
         )
-    usual, phases = usual_sheet(device, steps), phases_sheet(device, report.phases)
+    usual, unusual = usual_step(device, steps), unusual_steps(device, steps)
     blocks: list[doc.Block] = [
         doc.Paragraph(said, "lead"),
         _step_strip(device, steps),
-        doc.SheetBlock(usual, caption=say("Steps, GPU {gpu}", gpu=device.gpu), anchor=usual.name),
+        _rows("usual", say("Steps, GPU {gpu}", gpu=device.gpu), UsualStepRow, (usual,), anchor="usual"),
     ]
-    if phases.rows:
-        blocks.append(doc.SheetBlock(phases, caption=say("Prefill and decode"), anchor=phases.name))
+    if report.phases:
+        blocks.append(_rows("phases", say("Prefill and decode"), PrefillRow, report.phases, anchor="step-phases"))
     if report.serving is not None:
-        from gpuledger.present.views.serving import serving_tables  # few pages have one
+        from gpuledger.present.views.steps import batch_tables, serving_sentences  # few pages have one
 
-        told = serving_tables(report.serving)
-        blocks += [doc.Paragraph(sentence, "note") for sentence in told.sentences]
-        blocks += [doc.SheetBlock(sheet, caption=sheet.title, anchor=sheet.name) for sheet in told.shown]
-    outliers = doc.SheetBlock(
-        outliers_sheet(device, steps), caption=say("Unusual steps, the longest first"), anchor="outliers"
-    )
-    blocks.append(outliers if outliers.sheet.rows else doc.Paragraph(say("No step is unusual for its phase."), "note"))
+        blocks += [doc.Paragraph(sentence, "note") for sentence in serving_sentences(report.serving)]
+        blocks += [_rows(*table, anchor=table[0]) for table in batch_tables(report.serving)]
+    if unusual:
+        title = say("Unusual steps, the longest first")
+        blocks.append(_rows("unusual", title, UnusualStepRow, unusual, anchor="outliers"))
+    else:
+        blocks.append(doc.Paragraph(say("No step is unusual for its phase."), "note"))
     return doc.Section("steps", say("Steps"), (*blocks, *repeats), result=_steps_said(steps))
 
 
 def layers_section(report: ReportAnswer) -> doc.Section | None:
-    """The phases of a layer and each layer, as `gpuledger phases` tells them; None where no layers are known."""
+    """The phases of a layer and each layer, as `gpuledger ranges` tells them; None where no layers are known."""
     costs = report.layer_phases
     if costs is None:
         return None
-    sheets = (layer_phases_sheet(costs), layers_sheet(costs))
-    most = max(costs.phases, key=lambda cost: cost.busy_ns)
-    share = share_text(most.busy_ns / (costs.whole_ns - costs.idle_ns))
+    device = report.run.main_device
+    most = max(costs.phases, key=lambda cost: cost.time_ns)
+    share = share_text(most.time_ns / (costs.whole_ns - costs.idle_ns))
     result = say("{phase}: {share} of the GPU's work", phase=most.phase, share=share)
-    shown = [stretch_sheet(sheet, has_steps=costs.steps is not None) for sheet in sheets]
-    blocks = tuple(doc.SheetBlock(sheet, caption=sheet.title, anchor=sheet.name) for sheet in shown)
+    blocks = (
+        _rows("phases", steady_title(device, say("Phases"), with_gpu=False), PhaseRow, costs.rows, anchor="phases"),
+        _rows(
+            "phase_layers",
+            say("Phases by layer, mean of the steady steps") if costs.steps else say("Phases by layer"),
+            PhaseLayerRow,
+            () if isinstance(costs.layers, NotMeasured) else costs.layers,
+            anchor="phase-layers",
+        ),
+    )
     return doc.Section("layers", say("Phases of a layer"), blocks, say("Phases"), result)
 
 
@@ -256,6 +263,10 @@ def _median_step(step: int, whole_ns: int, lines: Mapping[Line, int]) -> doc.She
     return doc.SheetBlock(sheet, caption=caption, anchor="median-step")
 
 
+def _rows(name: str, title: str, kind: type[Row], rows: Sequence[Row], **how: Any) -> doc.SheetBlock:
+    return doc.SheetBlock(row_sheet(name, title, kind, rows), caption=title, **how)
+
+
 def gaps_section(report: ReportAnswer) -> doc.Section:
     """The tables of `gpuledger gaps`, and the histogram."""
     device, summary = report.run.main_device, report.gaps
@@ -273,16 +284,20 @@ def gaps_section(report: ReportAnswer) -> doc.Section:
     blocks = (
         doc.Paragraph(said, "lead"),
         chart,
-        doc.SheetBlock(lengths_sheet(summary), caption=say("Gaps by length")),
-        doc.SheetBlock(causes_sheet(summary), caption=say("Idle time by cause"), anchor="causes"),
-        doc.SheetBlock(
-            triggers_sheet(device, summary),
-            caption=steady_title(device, say("Idle time by trigger"), with_gpu=False),
+        _rows("by_length", say("Gaps by length"), GapLengthRow, summary.by_length),
+        _rows("by_cause", say("Idle time by cause"), CauseRow, summary.by_cause, anchor="causes"),
+        _rows(
+            "by_trigger",
+            steady_title(device, say("Idle time by trigger"), with_gpu=False),
+            TriggerRow,
+            summary.by_trigger,
             anchor="triggers",
         ),
-        doc.SheetBlock(
-            longest_sheet(summary),
-            caption=say("The {count} longest gaps", count=len(summary.longest)),
+        _rows(
+            "longest",
+            say("The {count} longest gaps", count=len(summary.longest)),
+            GapRow,
+            summary.longest,
             anchor="longest-gaps",
             without=("cause_ns", "tid"),  # `gpuledger gaps` has them
             name_letters=24,
@@ -301,7 +316,7 @@ def gaps_chart(summary: GapSummary) -> doc.Chart | None:
     columns = []
     for bucket in summary.by_length:
         both = (bucket.gaps / summary.gaps, bucket.time_ns / summary.idle_ns)
-        columns.append(amounts.ChartColumn(length_words(bucket.name), both, (share_text(both[0]), share_text(both[1]))))
+        columns.append(amounts.ChartColumn(bucket.length, both, (share_text(both[0]), share_text(both[1]))))
     said = joined("; ", (joined(": ", (column.name, " / ".join(column.texts))) for column in columns))
     title = say("Gaps by length: share of their number and of their time")
     return doc.Chart(partial(amounts.columns, title, said, _GAP_SERIES, columns), name="gap-chart")

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from gpuledger.analyse.overlap import WorkOverlap
-from gpuledger.answers.memory_snapshot import SnapshotAnswer
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpuledger.analyse.overlap import OverlapRow
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.messages import joined, say, translated
 from gpuledger.present import document as doc
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.finding_words import shown_finding
+from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import made_line, notes_block
-from gpuledger.present.views.gpu_time import overlap_sheet
 from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.memory_snapshot import (
+    MemorySnapshotAnswer,
     TimelineClock,
     answer_on_timeline,
     memory_chart,
     picture_blocks,
-    sheet_blocks,
-    snapshot_findings,
-    snapshot_sheets,
+    shown_findings,
 )
 from gpuledger.present.views.page.breakdown import (
     critical_section,
@@ -48,7 +50,6 @@ from gpuledger.present.views.page.over_time import (
 )
 from gpuledger.present.views.page.rooflines import operator_roofline_chart, sampled_roofline_chart
 from gpuledger.present.views.report_parts import ledger_block, saving_share, verdict
-from gpuledger.records import dataclass, replace
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
@@ -67,7 +68,7 @@ _MISSING: Final = (
 )
 
 
-def report_page(report: ReportAnswer, memory: SnapshotAnswer | None = None) -> doc.Page:
+def report_page(report: ReportAnswer, memory: MemorySnapshotAnswer | None = None) -> doc.Page:
     """The page, with what a memory snapshot of the same run says where there is one.
 
     The answer, the timeline, findings and the time breakdown are open; all else is its result in one line until it is
@@ -136,7 +137,7 @@ def _tiles(report: ReportAnswer) -> tuple[doc.Tile, ...]:
     return tuple(tiles)
 
 
-def _snapshot_section(report: ReportAnswer, memory: SnapshotAnswer) -> doc.Section:
+def _snapshot_section(report: ReportAnswer, memory: MemorySnapshotAnswer) -> doc.Section:
     """Memory over the report's window, or over the history where the trace has no wall clock; findings and tables."""
     clock = TimelineClock.of(report.run)
     answers = answer_on_timeline(memory, clock)
@@ -144,41 +145,43 @@ def _snapshot_section(report: ReportAnswer, memory: SnapshotAnswer) -> doc.Secti
     if len(report.run.trace[Table.ALLOCS]):
         blocks.append(doc.Paragraph(_EVENTS_OF_TRACE, "note"))
     if clock is None:
-        blocks += picture_blocks(memory)
+        blocks += picture_blocks(memory.analysed)
     else:
-        curves, ends = memory.over_time(clock.wall_window), window_ends(report.run)
-        for figures in memory.figures:
+        curves, ends = memory.analysed.over_time(clock.wall_window), window_ends(report.run)
+        for figures in memory.analysed.figures:
             title = say("Memory over the report's window, GPU {gpu}", gpu=figures.gpu)
             chart = memory_chart(figures, f"snapshot-gpu{figures.gpu}", curves[figures.gpu], ends)
             blocks += [doc.Heading(title), chart]
-    blocks.append(snapshot_findings(memory))
-    blocks += sheet_blocks(snapshot_sheets(memory))
+    blocks.append(shown_findings(memory.analysed))
+    for table in memory.table_blocks():
+        blocks += [doc.Heading(table.sheet.title), table]
     return doc.Section("memory-snapshot", say("Who holds the memory"), tuple(blocks), result=answers[0])
 
 
 def _communication_section(report: ReportAnswer) -> doc.Section:
     """How communication and copies overlap with compute; across ranks, another page answers."""
     blocks: list[doc.Block] = [
-        doc.SheetBlock(overlap_sheet(work), caption=say("Overlap over the whole window, GPU {gpu}", gpu=work.gpu))
-        for work in report.overlaps
+        doc.SheetBlock(row_sheet("overlap", title, OverlapRow, rows), caption=title)
+        for rows in report.overlaps
+        for title in (say("Overlap over the whole window, GPU {gpu}", gpu=rows[0].gpu),)
     ]
     said = say(
         "One profile cannot tell which rank the others wait for: `gpuledger fleet DIR -o job.html` "
         "combines the profiles of all ranks."
     )
     blocks.append(doc.Paragraph(said, "note"))
-    most = max(report.overlaps, key=lambda work: work.communication.running_ns)
+    most = max((communication for _, communication, *_ in report.overlaps), key=lambda row: row.running_ns)
     result = say(
         "{time} on GPU {gpu}, {share} of it hidden behind compute",
-        time=time_text(most.communication.running_ns),
+        time=time_text(most.running_ns),
         gpu=most.gpu,
-        share=share_text(most.communication.hidden_ns / most.communication.running_ns),
+        share=share_text(most.hidden_ns / most.running_ns),
     )
     return doc.Section("communication", say("Communication and overlap"), tuple(blocks), say("Communication"), result)
 
 
-def _communicates(work: WorkOverlap) -> bool:
-    return bool(work.communication.running_ns)
+def _communicates(rows: Sequence[OverlapRow]) -> bool:
+    return bool(rows[1].running_ns)
 
 
 def _health_section(report: ReportAnswer) -> doc.Section:
@@ -222,8 +225,7 @@ def _source_facts(report: ReportAnswer) -> tuple[str, ...]:
     return tuple(facts)
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """A picture and how its file's name ends."""
 
     ending: str

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.analyse.kernels.judgement import JudgedLaunch
 from gpuledger.analyse.light.operator_roofline import OperatorRoofline
 from gpuledger.analyse.utilization.stretches import SampledRoofline
@@ -16,7 +18,6 @@ from gpuledger.present.document import Chart
 from gpuledger.present.palette import BOUNDS as TONES
 from gpuledger.present.terms import BOUNDS
 from gpuledger.present.views.utilization import CLASS_BOUNDS, CLASS_WORDS
-from gpuledger.records import dataclass
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import bytes_text, share_text, time_text
 
@@ -32,8 +33,7 @@ _ACROSS: Final = say("operations per byte of DRAM traffic")
 _LEGEND: Final = tuple((TONES[bound], words) for bound, words in BOUNDS.items())
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnLaunch:
+class DrawnLaunch(Struct, frozen=True):
     """A launch, the time that it stands for, what limits it in words, and whether it is in the steps that are shown."""
 
     judged: JudgedLaunch

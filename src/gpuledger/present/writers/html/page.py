@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.pages import codes
@@ -29,7 +30,6 @@ from gpuledger.present.writers.html.markup import Html, joined_html, json_html
 from gpuledger.present.writers.html.parts import FindingCard, PartWriter
 from gpuledger.present.writers.html.scripted import flame_json, steps_json, timeline_json
 from gpuledger.present.writers.html.tables import Room, cut, table
-from gpuledger.records import replace
 from gpuledger.units import instant_text, share_text
 from gpuledger.version import own_version
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from gpuledger.present.charts.svg import Picture, is_hatched, svg
 from gpuledger.present.document import TimelinePlace
 from gpuledger.present.writers.html.markup import Html, MarkupWriter, joined_html, json_html
 from gpuledger.present.writers.html.tables import ColumnHead, HtmlTable, TableCell
-from gpuledger.records import dataclass
 
 _DEEPEST: Final = 9
 """So many depths of a tree are set in differently, by classes of the style sheet."""
@@ -18,8 +19,7 @@ _SHORT: Final = 26
 """Letters of a cell that is not broken into lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class FindingCard:
+class FindingCard(Struct, frozen=True):
     """What is shown of a finding, on the first screen and in its section."""
 
     code: str

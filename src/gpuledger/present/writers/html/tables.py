@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gpuledger.messages import say
 from gpuledger.present.digits import number_text
 from gpuledger.present.document import SheetBlock, Tell, TimelinePlace
 from gpuledger.present.safe_text import cut_apart, visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
-from gpuledger.records import dataclass, replace
 from gpuledger.units import count_text
 
 LONGEST_TEXT: Final = 72
@@ -35,8 +37,7 @@ _SOME: Final = 3
 _PRINTS_AS_ZERO: Final = 0.0005
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """How much a page may hold of what a profile has without limit."""
 
     rows: int
@@ -45,8 +46,7 @@ class Room:
     """Of one name."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnHead:
+class ColumnHead(Struct, frozen=True):
     """The heading of a column."""
 
     text: str
@@ -55,8 +55,7 @@ class ColumnHead:
     """Whether the column holds names that are cut already, so that they need not be broken."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableCell:
+class TableCell(Struct, frozen=True):
     """One cell. `value` is the exact number, to sort by and to compare with the JSON."""
 
     text: str
@@ -77,8 +76,7 @@ class TableCell:
 TableRow = tuple[TableCell, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HtmlTable:
+class HtmlTable(Struct, frozen=True):
     """A table as the template writes it. Rows of `foot` stay at the bottom however it is sorted."""
 
     caption: str
