@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpuledger.capture.shareable import shareable_command, shareable_value
+from gpuledger.capture.secrets import shareable_command, shareable_value
 from gpuledger.errors import GpuledgerError
 from gpuledger.runbook import engine as states
 from gpuledger.runbook.definition import FigureTarget, MatrixCell, Runbook, SavingCheck, fill, pairs

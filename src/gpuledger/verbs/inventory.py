@@ -51,7 +51,7 @@ def _shareable(trace: Trace) -> Trace:
     """The same with a command and an environment that others may see."""
     from msgspec.structs import replace
 
-    from gpuledger.capture.shareable import shareable_command, shareable_value
+    from gpuledger.capture.secrets import shareable_command, shareable_value
 
     private = trace.origin.private
     settings = ((key, *value.partition("=")) for key, value in private.environment)
