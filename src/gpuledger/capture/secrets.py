@@ -168,9 +168,7 @@ _NAME: Final = regex(
 """A name and what its value follows: `name=`, `"name": `, `--name `, `("name", "...`, `<name>`, `name(`."""
 _SET: Final = regex(r"(?i)[\s\"'](?:set|config|setenv|setx|put|env|arg|proxy_set_header|modify|set-item)\s[^;|&\n]*$")
 _DRAWN: Final = r"""[\\"'`]*(?=[^\s\d]*\d)(?=\S*[A-Za-z])[\w+/=.~-]{16,}(?![^\s"'`\\])"""
-_FOLLOWS: Final = regex(
-    rf"""(?P<drawn>{_DRAWN})|\\*["']|(?i:by|with)[\s\\]|\W{{0,9}}\w+[^\s=:]*?[\d_@#!%^*-]|\S+\s*$"""
-)
+_FOLLOWS: Final = regex(rf"""(?P<drawn>{_DRAWN})|\\*["']|(?i:by|with)[\s\\]|\W{{,9}}\w+[^\s=:]*?[\d_@#!%^*-]|\S+\s*$""")
 _MORE: Final = regex(rf"(?:\s+{_DRAWN}[\"'`]*)*")
 _PAIR: Final = regex(r"""(?i)(?:name|key|variable|property|id|kind)\\*["']?\s*[:=>]\s*[\\"']*([\w.:/-]+)""")
 _VALUE: Final = regex(r"(?i)(?:parameter|default|env|header|var)?_?(?:value|val|string)|data|stringdata")
