@@ -30,7 +30,7 @@ def without_secrets(argv: Sequence[str], known: Iterable[str] = ()) -> list[str]
     again, shown, done = {secret for secret in known if len(secret) > 3}, "", 0
     printed = [fed.span(fed.lastgroup or 0) for fed in _FED.finditer(text)] if _READS_SECRET.search(text) else []
     for begin, end in sorted((*_by_form(text), *_after_names(text), *_after_programs(text), *printed)):
-        end = min(end, _closing(text, begin, _APART)[0])
+        end = min(end, text.find(_APART, begin) % (len(text) + 1))
         if begin < end and text[begin:end] != WITHHELD:
             shown += text[done:begin] + WITHHELD if begin > done else ""
             done = max(done, end)
@@ -162,15 +162,13 @@ _NAME: Final = regex(
     r"""(?:(?<![\w.-])|(?<=\\n))(?P<element>(?<=<))?(?P<dash>--?)?(?P<name>\w[\w.-]*+)"""
     r"""(?:(?P<close>(?:[\\"'`]*["'`])?+)(?:(?P<call>(?=\())|(?P<tag>(?(element)(?=(?:\s[^<>]*+)?>)|(?!)))"""
     r"""|(?P<sign>\x1f=\x1f|(?:\\*\s)*+(?:[\]}]\s*=(?!=)|=>|%3[AaDd]|(?:\|\||[:?+])?=(?!=)|:(?![:=/]))"""
-    r"""(?:(?:\\*\s)*+(?=\\*["'`\[{(])|[ \t]*+))|(?P<blank>(?:\\*\s|\\+n)++(?=[^\s-])))"""
+    r"""(?:(?:\\*\s)*+(?=\\*["'`\[{(])|[ \t]*+))|(?P<blank>(?:\\*\s|\\+n){1,200}+(?=[^\s-])))"""
     r"""|[\\"'`]{1,16}(?P<comma>\s*,\s*)(?=[\\"'`]+(?![\w.-]{0,80}[\\"'`]+\s*:)))"""
 )
 """A name and what its value follows: `name=`, `"name": `, `--name `, `("name", "...`, `<name>`, `name(`."""
 _SET: Final = regex(r"(?i)[\s\"'](?:set|config|setenv|setx|put|env|arg|proxy_set_header|modify|set-item)\s[^;|&\n]*$")
 _DRAWN: Final = r"""[\\"'`]*(?=[^\s\d]*\d)(?=\S*[A-Za-z])[\w+/=.~-]{16,}(?![^\s"'`\\])"""
-_FOLLOWS: Final = regex(
-    rf"""(?P<drawn>{_DRAWN})|\\*["']|(?i:by|with)[\s\\]|\W{{0,9}}\w+[^\s=:]*?[\d_@#!%^*-]|\S+\s*$"""
-)
+_FOLLOWS: Final = regex(rf"""(?P<drawn>{_DRAWN})|\\*["']|(?i:by|with)[\s\\]|\W{{,9}}\w+[^\s=:]*?[\d_@#!%^*-]|\S+\s*$""")
 _MORE: Final = regex(rf"(?:\s+{_DRAWN}[\"'`]*)*")
 _PAIR: Final = regex(r"""(?i)(?:name|key|variable|property|id|kind)\\*["']?\s*[:=>]\s*[\\"']*([\w.:/-]+)""")
 _VALUE: Final = regex(r"(?i)(?:parameter|default|env|header|var)?_?(?:value|val|string)|data|stringdata")
