@@ -236,7 +236,7 @@ def test_where_no_name_tells_all_work_is_of_no_phase_and_that_is_said(tmp_path: 
     assert (document["phases"], list(document["not_measured"])) == ([], ["phases"])
     asked = json.loads(gpuledger("ranges", path, f"--ranks={path}", "--format=json").stdout)
     assert [row["time_ns"] for row in asked["phases"]] == [3, 12]  # idle, of no phase
-    assert "no range or kernel is named after a phase" in asked["not_measured"]["phase_layers"]
+    assert "no range or kernel is named after a phase" in asked["not_measured"]["phases"]
 
 
 @pytest.fixture(scope="module")
