@@ -1,9 +1,9 @@
-"""What is known of several profiles: a comparison of two runs, per step on both sides, and a job of many ranks."""
+"""A comparison of two runs, per step on both sides."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TypeVar
 
@@ -15,16 +15,6 @@ from gpuledger.analyse.diff.noise import Controls
 from gpuledger.analyse.diff.pairs import RangePair
 from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.analyse.range_tree import range_shares
-from gpuledger.analyse.ranks.collectives import (
-    CollectivesOfGroup,
-    SingleCollective,
-    collectives_by_group,
-    worst_collectives,
-)
-from gpuledger.analyse.ranks.fixing import Fixing
-from gpuledger.analyse.ranks.job import ComputeBalance, Job, StepAcrossRanks, compute_balance, steps_across_ranks
-from gpuledger.analyse.ranks.rank_times import RankTimes, rank_times
-from gpuledger.trace.model import NotMeasured
 
 T = TypeVar("T")
 
@@ -132,28 +122,3 @@ def change_share(before: float, after: float) -> float:
     if before:
         return (after - before) / before
     return math.inf if after else 0.0
-
-
-class JobAnswer(Struct, frozen=True):
-    """A job of many ranks: what fixing saves, its ranks, its collectives, and its steps across ranks."""
-
-    job: Job
-    fixed: Fixing | NotMeasured
-    ranks: Sequence[RankTimes]
-    collectives: Sequence[CollectivesOfGroup]
-    worst: Sequence[SingleCollective]
-    balance: Sequence[ComputeBalance]
-    steps: Sequence[StepAcrossRanks]
-
-
-def job_answer(job: Job, fixed: Fixing | NotMeasured) -> JobAnswer:
-    """All that tables about a job say."""
-    return JobAnswer(
-        job,
-        fixed,
-        rank_times(job, fixed),
-        collectives_by_group(job),
-        worst_collectives(job),
-        compute_balance(job),
-        steps_across_ranks(job),
-    )

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from msgspec import Struct
 
-from gpuledger.present.views.answer import Answer
+from gpuledger.present.views.answer import VerbAnswer
 from gpuledger.rows import Label
 
 Schema = dict[str, Any]
@@ -106,7 +106,7 @@ def answer_types() -> dict[str, type[Struct]]:
     views = import_module("gpuledger.present.views")
     for module in pkgutil.iter_modules(views.__path__, f"{views.__name__}."):
         import_module(module.name)
-    kinds = [Answer]
+    kinds = [VerbAnswer]
     for kind in kinds:
         kinds += kind.__subclasses__()
     tags = ((str(kind.__struct_config__.tag), kind) for kind in kinds if kind.__struct_config__.tag)
