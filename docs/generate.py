@@ -1,6 +1,6 @@
-"""Write what is made from the code: a page per verb, the columns of every table, the JSON schemas. `make docs` runs it.
+"""What is made from the code: a page per verb, the columns of every table, the JSON schemas.
 
-A test fails when a page is not what this would write.
+The site has them (`docs/site.py`); `make docs` writes them into build/reference.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gpuledger.sql.tables import TABLES
 from gpuledger.trace.tables import Table
 from gpuledger.verbs import VERBS
 
-REFERENCE = Path(__file__).parent / "reference"
+BUILT = Path(__file__).parent.parent / "build" / "reference"
 SCHEMAS = Path(__file__).parent / "schemas"
 HELP_WIDTH = 78
 OTHER_DOCUMENTS = ("gpuledger.analyse.diff.baseline", "gpuledger.capture.manifest", "gpuledger.diagnosis.cases")
@@ -260,7 +260,8 @@ def _every_kind(kind: type[Json]) -> list[type[Json]]:
 
 
 if __name__ == "__main__":
+    BUILT.mkdir(parents=True, exist_ok=True)
+    for name, text in {**pages(), **schemas()}.items():
+        (BUILT / name).write_text(text)
     for name, text in schemas().items():
         (SCHEMAS / name).write_text(text)
-    for name, text in pages().items():
-        (REFERENCE / name).write_text(text)

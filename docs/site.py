@@ -12,6 +12,7 @@ import lzma
 import os
 import posixpath
 import re
+import runpy
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,9 +96,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     from mkdocs.structure.files import File
 
     files.remove(files.src_uris["README.md"])
-    for place, content in (pages() | gallery()).items():
+    for place, content in (pages() | reference() | gallery()).items():
         files.append(File.generated(config, place, content=content))
     return files
+
+
+def reference() -> dict[str, str]:
+    """The pages that are made from the code."""
+    made: dict[str, str] = runpy.run_path(str(ROOT / "docs" / "generate.py"), run_name="generate")["pages"]()
+    return {f"reference/{name}": text for name, text in made.items()}
 
 
 def pages() -> dict[str, str]:

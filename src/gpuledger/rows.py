@@ -90,5 +90,5 @@ def labels_of(kind: type[Struct]) -> dict[str, Label]:
 
 
 def share(part: float, whole: float) -> float | None:
-    """A share of a whole; None where there is no whole."""
-    return part / whole if whole else None
+    """A share of a whole to a millionth; None where there is no whole."""
+    return round(part / whole, 6) if whole else None

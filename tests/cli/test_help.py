@@ -17,7 +17,7 @@ from gpuledger.cli.help import matching
         ("为什么GPU空闲？", "gpuledger gaps run.sqlite"),
         ("哪个 rank 最慢", "gpuledger fleet traces/"),
         ("显存泄漏", "gpuledger memory run.memory.pickle"),
-        ("kernel 启动开销", "gpuledger launches run.sqlite"),
+        ("kernel 启动开销", "gpuledger gaps run.sqlite"),
     ],
 )
 def test_a_question_finds_its_command(words: str, command: str) -> None:

@@ -95,7 +95,7 @@ def export(unpacked: Callable[[str], Path], tmp_path_factory: pytest.TempPathFac
 VERBS = (
     ("report",),
     ("info", "--verbose"),
-    *((verb,) for verb in ("stats", "gaps", "steps", "launches", "memory", "ranges", "phases", "critical", "overlap")),
+    *((verb,) for verb in ("stats", "gaps", "steps", "memory", "ranges", "phases", "critical", "overlap")),
     ("ops",),
     ("whatif", "--speedup=gemm=2"),
     ("ncu-plan",),

@@ -49,7 +49,7 @@ class RangeNode(Struct, frozen=True):
     host_ns: int
     gpu_ns: int  # with the ranges inside
     own_gpu_ns: int  # without them
-    launches: int  # launch calls inside, as `gpuledger launches` counts them: of kernels and graphs, not of copies
+    launches: int  # launch calls inside, as `gpuledger gaps` counts them: of kernels and graphs, not of copies
     waits: int  # calls inside that waited for the device
     steady_share: float | None
     """Host time of those that began in the steady steps, of the steps' time; None where none did."""

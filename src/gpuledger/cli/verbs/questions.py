@@ -1,6 +1,6 @@
 """The verbs that ask one question of a profile: read it, find its steps, answer, and show the tables of the answer.
 
-`gaps`, `steps`, `serving`, `launches`, `memory`, `ranges`, `ops` and `overlap` answer for each GPU; `phases` and
+`steps`, `serving`, `memory`, `ranges` and `ops` answer for each GPU; `phases` and
 `critical` put the steady steps together from their phases, and from what they waited for. `memory` also takes snapshots
 of PyTorch.
 """
