@@ -419,7 +419,7 @@ def test_what_is_asked_for_by_name_counts_whatever_it_is(tree: Path) -> None:
 
 def test_a_damaged_archive_is_named(tree: Path) -> None:
     (tree / "more.tar.gz").write_bytes(b"PK\x03\x04 and no more")
-    assert [each.name for each in job_profiles([str(tree)])[1]] == ["more.tar.gz"]
+    assert [each.profile for each in job_profiles([str(tree)])[1]] == ["more.tar.gz"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import fields
 
 from gpuledger.present.views.answer import VerbAnswer
 from gpuledger.rows import Label
@@ -47,7 +48,7 @@ def _of_struct(kind: type[Struct], parts: dict[str, Schema]) -> Schema:
             "description": " ".join((inspect.getdoc(kind) or "").split()),
             "type": "object",
             "properties": tag | properties,
-            "required": [*tag, *properties],
+            "required": [*tag, *(field.encode_name for field in fields(kind) if field.default is not UNSET)],
             "additionalProperties": False,
         }
     return {"$ref": f"#/$defs/{kind.__name__}"}
@@ -69,8 +70,9 @@ def _of(hint: Any, parts: dict[str, Schema]) -> Schema:  # noqa: PLR0911 - a cas
     if origin is Annotated:
         return _of(inside[0], parts)
     if origin in (Union, UnionType):
-        of_each = [_of(part, parts) for part in inside]
-        return {"anyOf": [each for at, each in enumerate(of_each) if each not in of_each[:at]]}
+        of_each = [_of(part, parts) for part in inside if part is not UnsetType]
+        different = [each for at, each in enumerate(of_each) if each not in of_each[:at]]
+        return {"anyOf": different} if len(different) > 1 else different[0]
     if origin is Literal:
         return {"enum": list(inside)}
     if origin in (tuple, list):
