@@ -74,7 +74,7 @@ def test_a_manifest_is_for_its_owner_alone_and_holds_no_secret_of_the_prefix(tmp
 
 @given(st.lists(st.text(), max_size=3), st.dictionaries(st.text(), st.text(), max_size=2))
 def test_any_text_can_be_written_down(words: list[str], variables: dict[str, str]) -> None:
-    document = builtins(shareable(replace(BEGUN, command=tuple(words), environment=variables)))
+    document = json.loads(json.dumps(builtins(shareable(replace(BEGUN, command=tuple(words), environment=variables)))))
     SCHEMA.validate(document)
     json.dumps(document).encode()
 

@@ -142,7 +142,7 @@ class PlainRun(Struct, frozen=True):
     """The program once without its profiler, before it was recorded, or why there was no such run."""
 
     window_ns: Annotated[tuple[Annotated[int, Meta(gt=0)], ...], Meta(min_length=1)] | None = None
-    """How long what is recorded took: the first window of each process that opened one; null where that is not known."""
+    """How long what is recorded took: the first window of each process that opened one; null: not known."""
     reason: str | None = None
     """Why it is not known."""
     seconds: Seconds | None = None
