@@ -1,7 +1,7 @@
 """Does any verb grow faster than its input? Every verb and format over exports of growing size, cold.
 
     .venv/bin/python benchmarks/growth.py                        # 0.1 M and 1 M kernels, all verbs
-    .venv/bin/python benchmarks/growth.py --sizes 1e5,1e6,5e6 --only diff critical
+    .venv/bin/python benchmarks/growth.py --sizes 1e5,1e6,5e6 --only diff whatif
 
 Per task: seconds, processor time, memory of its own over the size of the file, bytes written. It fails where ten times
 the kernels take more than ten times the processor time and a half (beyond the start), where a task needs more than
@@ -32,7 +32,7 @@ BASE_BYTES: Final = 150_000_000
 """What Python, numpy and our modules take without a profile."""
 MOST_JSON: Final = 20_000_000
 
-QUESTIONS: Final = ("gaps", "steps", "launches", "memory", "ranges", "phases", "critical", "overlap", "ops", "kernels")
+QUESTIONS: Final = ("gaps", "steps", "launches", "memory", "ranges", "whatif", "overlap", "ops", "kernels")
 
 
 def tasks(export: Path, work: Path) -> dict[str, tuple[str, ...]]:
@@ -46,7 +46,7 @@ def tasks(export: Path, work: Path) -> dict[str, tuple[str, ...]]:
         "stats csv": ("stats", name, "--format=csv"),
         **{f"{verb} json": (verb, name, "--format=json") for verb in QUESTIONS},
         "whatif json": ("whatif", name, "--host=2", "--speedup=gemm=2", "--format=json"),
-        "ncu-plan json": ("ncu-plan", name, "--format=json"),
+        "ncu plan json": ("kernels", name, "--set=verdict", "--format=json"),
         "query json": ("query", name, "SELECT gpu, count(*) FROM kernels GROUP BY gpu", "--format=json"),
         "diff json": ("diff", name, name, "--format=json"),
         "align json": ("align", name, name, "--range=.*", "--format=json"),

@@ -93,7 +93,7 @@ def docs_part(benchmark: DiagnosisBenchmark, found: Sequence[ToolScore]) -> str:
         (
             group.id,
             group.seen,
-            *(", ".join(FIRST_WITHIN_CLAIMED(tally_cells(score.of_group(group.id)))) for score in found),
+            *(", ".join(FIRST_WITHIN_CLAIMED(tally_cells(next(row for row in score.groups if row.group == group.id)))) for score in found),
         )
         for group in benchmark.groups
     ]

@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.measured import KernelReport
+from support.case_runner import CaseFile
 from support.command import CAPTURES, ROOT
 from support.ncu_answers import asked_once
 from support.page_browser import Browser, chromium
@@ -26,6 +27,12 @@ from support.thorough import THOROUGH_EXAMPLES
 settings.register_profile("usual", deadline=None, max_examples=12, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=THOROUGH_EXAMPLES)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CaseFile | None:
+    """Cases in Markdown: `pytest tests/cases/idle.md -k sync`."""
+    is_case = file_path.suffix == ".md" and file_path.parent.name == "cases"
+    return CaseFile.from_parent(parent, path=file_path) if is_case else None
 
 
 def pytest_collection_finish() -> None:
@@ -99,7 +106,7 @@ def layer_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A timeline, and the reports of the two runs of ncu that `ncu-plan` asked for: all in one folder."""
+    """A timeline, and the reports of the two runs of ncu that `gpuledger kernels` asked for: all in one folder."""
     folder = tmp_path_factory.mktemp("planned")
     for name in ("planned.sqlite", "planned-1.ncu-rep", "planned-2.ncu-rep"):
         (folder / name).write_bytes(lzma.decompress((ROOT / "captures" / "ncu" / f"{name}.xz").read_bytes()))

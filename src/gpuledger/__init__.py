@@ -42,11 +42,14 @@ if TYPE_CHECKING:
     from gpuledger.verbs.diff import diff as compare
     from gpuledger.verbs.idle import gaps
     from gpuledger.verbs.job import fleet
-    from gpuledger.verbs.kernels import kernels, ncu_plan
+    from gpuledger.verbs.kernels import kernels
+    from gpuledger.verbs.memory import memory
+    from gpuledger.verbs.operators import ops
     from gpuledger.verbs.query import query
-    from gpuledger.verbs.questions import critical, memory, ops, phases, ranges, serving, steps
+    from gpuledger.verbs.ranges import ranges
     from gpuledger.verbs.recorded import info, stats
     from gpuledger.verbs.report import Report, build_report, report
+    from gpuledger.verbs.steps import steps
     from gpuledger.verbs.whatif import whatif
 
 _HOMES: dict[str, str] = {
@@ -101,22 +104,18 @@ __all__ = [
     "align",
     "build_report",
     "compare",
-    "critical",
     "diff",
     "fleet",
     "gaps",
     "info",
     "kernels",
     "memory",
-    "ncu_plan",
     "open_kernels",
     "open_trace",
     "ops",
-    "phases",
     "query",
     "ranges",
     "report",
-    "serving",
     "stats",
     "steps",
     "whatif",

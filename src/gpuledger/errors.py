@@ -31,6 +31,12 @@ def _same(kind: type[GpuledgerError], claim: str, found: str, hint: str) -> Gpul
     return kind(claim, found=found, hint=hint)
 
 
+class WrongCall(GpuledgerError):
+    """Options or arguments that do not go together."""
+
+    exit_code = 2
+
+
 class UnreadableProfile(GpuledgerError):
     """The file is not a profile, or not a whole one."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
-from typing import Annotated, NamedTuple, TypeAlias, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
 from msgspec import Struct
 
@@ -41,8 +41,8 @@ class Unit(Enum):
     SHARE_PERCENT = ("a share of a whole", Digits.TENTH, " (%)")
     CHANGE_PERCENT = ("a change, which is no share of a whole", Digits.TENTH, " (%)")
     BYTES = ("bytes", Digits.WHOLE, "")
+    BYTES_PER_S = ("bytes a second", Digits.ALL, "")
     MB = ("bytes, printed as MB", Digits.MEGABYTES, "")
-    MB_PER_S = ("bytes a second, printed as MB", Digits.MEGABYTES, "")
     GB_PER_S = ("a rate", Digits.TENTH, " (GB/s)")
 
     def __init__(self, counts: str, digits: Digits, suffix: str) -> None:
@@ -62,16 +62,40 @@ class Label(NamedTuple):
     """For the reference and the JSON schema, where the label does not say it."""
     shorten: Callable[[str], str] | None = None
     """Makes a text shorter where there is no room for it, else it is cut in the middle."""
+    words: Callable[[Any], str] | None = None
+    """Says a value for people."""
     is_prose: bool = False
     """Whether a text is a sentence, which goes on in the next line."""
     is_summed: bool = False
     """Whether tables for people close with the sum."""
     page_text: str = ""
     """What a page calls it, where that is something else."""
+    unknown: str = ""
+    """What people see in the place of None."""
+    separator: str = " > "
+    """What people see between the parts of a list."""
+    is_nested: bool = False
+    """Whether people see it set in by the row's `depth`."""
 
 
 class Row(Struct, frozen=True):
     """One row of a table. Unknown is None; lists are lists; a field without a label is for programs only."""
+
+
+class ShareInterval(Struct, frozen=True):
+    """A share, and what it is at least and at most. Tables for programs have a column of each."""
+
+    share: float
+    low: float
+    high: float
+
+
+class Spread(Struct, frozen=True):
+    """A figure over several launches; the mean is weighted by their time."""
+
+    mean: float
+    least: float
+    most: float
 
 
 Gpu: TypeAlias = Annotated[int, Label("GPU", Unit.ID, meaning="as nvidia-smi numbers it")]

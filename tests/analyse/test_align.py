@@ -336,16 +336,6 @@ def test_a_kernel_of_known_speed_is_left_out_of_the_sum(model: Trace) -> None:
 # The command.
 
 
-def test_text_fits_a_terminal(unpacked: Unpack) -> None:
-    ran = gpuledger("align", unpacked("attn.sqlite"), unpacked("decode.sqlite"), "--range=attention", COLUMNS="80")
-    assert (ran.exit_code, ran.stderr) == (0, "")
-    assert max(map(len, ran.stdout.splitlines())) <= 80
-    lines = ran.stdout.splitlines()
-    assert lines[0] == "attn.sqlite against decode.sqlite"
-    assert lines[2].startswith("ALIGNED WITH REMARKS: ")
-    assert any(re.fullmatch(r"latency per forward  WARN     22\.8 us  .* 25\.9 us \(1\.14x faster\)", e) for e in lines)
-
-
 @pytest.mark.parametrize("options", [["--range=attention"], [f"--pattern={PATTERN.expression}"], ["--auto"], []])
 def test_json_is_valid_against_its_schema(options: list[str], unpacked: Unpack) -> None:
     ran = gpuledger("align", unpacked("attn.sqlite"), unpacked("decode.sqlite"), "--format=json", *options)
@@ -385,52 +375,6 @@ def test_the_gate_trips_on_a_failure_only(unpacked: Unpack, tmp_path: Path) -> N
     again = gpuledger("align", *both, f"--junit={report}")
     assert (again.exit_code, again.stdout) == (1, "")
     assert "exists already" in again.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        (["--range=attention", "--auto"], "give one"),
-        (["--range=("], "no regular expression"),
-        (["--tier=exact"], "'exact' is not one of"),
-    ],
-)
-def test_a_wrong_call_exits_2(options: list[str], complaint: str, unpacked: Unpack) -> None:
-    ran = gpuledger("align", unpacked("attn.sqlite"), unpacked("decode.sqlite"), *options)
-    assert (ran.exit_code, ran.stdout) == (2, "")
-    assert complaint in " ".join(ran.stderr.split())
-
-
-@pytest.mark.parametrize(
-    ("mock", "e2e", "options", "complaint"),
-    [
-        (
-            "attn",
-            "decode",
-            ["--range=atention"],
-            "no range matches 'atention' | ranges in the profile: attention, mlp, layer0",
-        ),
-        ("attn", "graph", ["--range=decode.mlp"], "no range matches"),
-        (
-            "attn",
-            "decode",
-            ["--pattern=fmha"],
-            "attn.sqlite: no kernel matches 'fmha' | its kernels: 40 x nvjet_sm90",
-        ),
-        ("attn", "moe_loop", ["--pattern=sdpa"], "moe_loop.sqlite: no kernel matches 'sdpa' | cudnn_generated_fort"),
-        ("attn", "moe_loop", [], "the mock's sequence of 7 kernels does not occur | nvjet_sm90_tst_64x8_64x16_4x1"),
-        ("attn", "zoo_graph", [], "the mock's sequence"),
-        ("attn", "decode", ["--mock-range=x"], "attn.sqlite: no range matches 'x' | ranges in the profile: attention"),
-    ],
-)
-def test_what_is_not_found_is_refused_with_what_there_is(
-    mock: str, e2e: str, options: list[str], complaint: str, unpacked: Unpack
-) -> None:
-    ran = gpuledger("align", unpacked(f"{mock}.sqlite"), unpacked(f"{e2e}.sqlite"), *options)
-    assert (ran.exit_code, ran.stdout) == (1, "")
-    for part in complaint.split(" | "):
-        assert part in " ".join(ran.stderr.split())
-    assert ran.stderr.startswith("error: ")
 
 
 # Only tables were kept.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +22,8 @@ from gpuledger.present.writers import write
 from gpuledger.selection import Selection
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
-from gpuledger.trace.strings import Strings
-from gpuledger.trace.tables import Table
 from gpuledger.verdicts import FAIL, PASS
-from support.trace_notation import of_tables, table
+from support.trace_notation import trace
 
 
 def kernels(text: str, time_ns: int = 100) -> list[ForwardKernel]:
@@ -149,72 +146,34 @@ def test_a_sequence_is_found_wherever_it_is_put(fillings: list[list[str]]) -> No
 # Forwards in made-up traces.
 
 
-def program(
+def lines_of(
     steps: Sequence[Sequence[tuple[str, str]]],
     *,
     pids: int = 1,
     range_thread: int = 1,
     launch_thread: int = 1,
     length_ns: int = 1_000,
-) -> Trace:
+    gpu: int = 0,
+) -> list[str]:
     """Each step a range `step`; in it, each part a range of its own and a text of kernels that it launches."""
-    names, starts, range_names, spans, ids = [], [], list[str](), list[tuple[int, int]](), list[int]()
-    now = 0
+    lines, now = [], 0
     for step in steps:
         began = now
         for part, text in step:
             entered = now
             for kernel in kernels(text):
-                names.append(kernel)
-                starts.append(now)
+                start, (blocks, *_) = now + 5_000, kernel.grid or (1, 1, 1)
+                ran = f"{start}-{start + length_ns} {kernel.name} grid={blocks},1,1 block=128,1,1"
+                lines.append(f"p{pids} t{launch_thread}: {now}-{now + 1_000} launch -> gpu{gpu} s0: {ran}")
                 now += 10_000
-            range_names.append(part)
-            spans.append((entered, now - 1))
-        range_names.append("step")
-        spans.append((began, now - 1))
+            lines.append(f"p{pids} ranges t{range_thread}: {entered}-{now - 1} {part}")
+        lines.append(f"p{pids} ranges t{range_thread}: {began}-{now - 1} step")
         now += 10_000
-    texts = [kernel.name for kernel in names]
-    strings = Strings(dict.fromkeys([*texts, *range_names, "push_pop", "runtime", "cudaLaunchKernel", ""]))
-    count = len(names)
-    ids = list(range(1, count + 1))
-    rows = table(
-        Table.KERNELS,
-        strings,
-        count,
-        start_ns=[start + 5_000 for start in starts],
-        end_ns=[start + 5_000 + length_ns for start in starts],
-        correlation=ids,
-        pid=[pids] * count,
-        name=texts,
-        grid=[kernel.grid for kernel in names],
-        block=[kernel.block for kernel in names],
-        graph_node=[-1] * count,
-    )
-    calls = table(
-        Table.CALLS,
-        strings,
-        count,
-        start_ns=starts,
-        end_ns=[start + 1_000 for start in starts],
-        correlation=ids,
-        pid=[pids] * count,
-        tid=[launch_thread] * count,
-        name=["cudaLaunchKernel"] * count,
-        layer=["runtime"] * count,
-    )
-    ranges = table(
-        Table.RANGES,
-        strings,
-        len(spans),
-        start_ns=[start for start, _ in spans],
-        end_ns=[end for _, end in spans],
-        pid=[pids] * len(spans),
-        tid=[range_thread] * len(spans),
-        name=range_names,
-        kind=["push_pop"] * len(spans),
-        domain=[""] * len(spans),
-    )
-    return of_tables(strings, {Table.KERNELS: rows, Table.CALLS: calls, Table.RANGES: ranges})
+    return lines
+
+
+def program(steps: Sequence[Sequence[tuple[str, str]]], **more: int) -> Trace:
+    return trace(*lines_of(steps, **more))
 
 
 LAYER = [("attention", "norm gemm:4 flash"), ("mlp", "gemm:9 act")]
@@ -251,37 +210,12 @@ def test_a_thread_without_ranges_launches_for_those_of_another() -> None:
 
 def test_threads_that_open_ranges_count_for_themselves() -> None:
     """Two threads, one GPU each: while one is in its attention, the other is in its MLP."""
-    one = program([LAYER * 3] * 5)
-    late = program([[("wait", "copy_it copy_it copy_it"), *LAYER * 3]] * 5, range_thread=2, launch_thread=2)
-    model = side_by_side(one, late)
+    waiting = [[("wait", "copy_it copy_it copy_it"), *LAYER * 3]] * 5
+    model = trace(*lines_of([LAYER * 3] * 5), *lines_of(waiting, range_thread=2, launch_thread=2, gpu=1))
     made = model_forwards(model, "model", Selection(), Isolation("range", "attention"), kernels("norm gemm:4 flash"))
     assert len(made.forwards) == 2
     for forwards in made.forwards:
         assert {forwards.sequences[at] for at in range(len(forwards))} == {("norm", "gemm", "flash")}
-
-
-def side_by_side(one: Trace, other: Trace) -> Trace:
-    """The second trace's work on another GPU, of the same process."""
-    strings = Strings(dict.fromkeys((*one.strings.texts, *other.strings.texts)))
-    tables = {}
-    for which in (Table.KERNELS, Table.CALLS, Table.RANGES):
-        columns: dict[str, list[Any]] = {column.name: [] for column in which.schema.columns}
-        for at, trace in enumerate((one, other)):
-            rows = trace[which]
-            for column in which.schema.columns:
-                texts = column.kind.value == "text"
-                values: list[Any] = rows.texts(column.name) if texts else rows[column.name].tolist()
-                if column.name == "correlation":
-                    values = [value + 1_000_000 * at for value in values]
-                if column.name == "gpu":
-                    values = [at] * len(rows)
-                columns[column.name] += [-1 if value is None else value for value in values]
-        coded = {
-            name: [strings.code(value) if isinstance(value, str) else value for value in values]
-            for name, values in columns.items()
-        }
-        tables[which] = table(which, strings, len(coded["start_ns"]), **coded)
-    return of_tables(strings, tables)
 
 
 def test_a_step_that_runs_one_sequence_several_times_holds_several_forwards() -> None:

@@ -591,12 +591,6 @@ def test_ranges_of_tables_that_disagree_are_no_controls() -> None:
     assert named.ratio == pytest.approx(0.99)
 
 
-def test_tables_and_a_profile_are_refused_anyway(decode: Path) -> None:
-    ran = gpuledger("diff", ROOT / "captures" / "nsys" / "decode.nsys-stats", decode, "--anyway")
-    assert (ran.exit_code, ran.stdout) == (1, "")
-    assert "holds tables of `nsys stats`, which have no steps" in ran.stderr
-
-
 def test_tables_from_files_say_what_they_cannot_tell(tmp_path: Path) -> None:
     folders = [ROOT / "captures" / "nsys" / f"{name}.nsys-stats" for name in ("moe_loop", "moe_batched_gemm")]
     ran = gpuledger("diff", *folders, COLUMNS="80")
@@ -739,29 +733,6 @@ def test_pooling_a_run_with_itself_changes_no_mean(run: RunSide, after: RunSide)
     assert twice.mean_ns == run.mean_ns
     diff, expected = (compare(before, after, anyway=True) for before in (twice, run))
     assert [change.calls for change in diff.changes] == [change.calls for change in expected.changes]
-
-
-def test_windows_without_steps_are_compared_whole() -> None:
-    profile = ROOT / "captures" / "torch" / "work.json.gz"
-    ran = gpuledger("diff", profile, profile, COLUMNS="80")
-    assert ran.exit_code == 0
-    assert ran.stdout.startswith("No change: 12.0 ms -> 12.0 ms in total, 0.0 % (no interval: no steps were found")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (("x.sqlite",), "give BEFORE and AFTER"),
-        (("x", "y", "--save-baseline=z"), "give BEFORE and AFTER"),
-        ((), "Missing argument 'BEFORE'"),
-        (("x", "y", "--control=("), "is no regular expression"),
-        (("x", "--save-baseline=z", "--fail-on=step>1%"), "compared with nothing"),
-    ],
-)
-def test_a_wrong_call_exits_2(arguments: tuple[str, ...], complaint: str) -> None:
-    ran = gpuledger("diff", *arguments)
-    assert (ran.exit_code, ran.stdout) == (2, "")
-    assert complaint in " ".join(ran.stderr.split())
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"{}", b'{"schema": "gpuledger.baseline/1"}', b"SQLite format 3\0"])

@@ -26,10 +26,10 @@ from gpuledger.present.views.fleet import fix_rows
 from gpuledger.replay.passes import replay_times as replayed_times
 from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured
-from support.call_notation import called
 from support.corpus import corpus_file
 from support.rank_notation import US, rank, with_collectives
 from support.replayed_ranks import GENERATOR, LAUNCHES, generated, in_turns, replayed, summary, true_step_ns
+from support.trace_notation import called
 
 
 def claim(found: Job) -> str:

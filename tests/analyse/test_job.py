@@ -28,7 +28,7 @@ from gpuledger.analyse.ranks.collectives import (
 )
 from gpuledger.analyse.ranks.fixing import fixing
 from gpuledger.analyse.ranks.job import Job, job, slowest_step_ns, step_lengths
-from gpuledger.analyse.ranks.matching import RankClock, shift
+from gpuledger.analyse.ranks.matching import shift
 from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
 from gpuledger.analyse.ranks.rank_collectives import DTYPES, KINDS, Group, PackedCollectives, dtype_of, kind_of
 from gpuledger.findings.finding import Finding
@@ -76,66 +76,6 @@ def codes(found: Job) -> dict[str, int]:
     return {note.code: note.count for note in found.notes if note.code != "groups-unknown"}
 
 
-THREE = (
-    rank(0, "0-100 all_reduce 3000 B", "200-300 all_gather 3000 B", world=3),
-    rank(1, "30-100 all_reduce 3000 B", "200-300 all_gather 3000 B", world=3),
-    rank(2, "80-100 all_reduce 3000 B", "240-300 all_gather 3000 B", world=3),
-)
-
-
-def test_waiting_is_told_from_transfer() -> None:
-    found = job(THREE)
-    [lane] = found.lanes
-    assert waits_of(lane) == [[80 * US, 50 * US, 0], [40 * US, 40 * US, 0]]
-    assert lane.transfer_ns.tolist() == [20 * US, 60 * US]
-    assert lane.skew_ns.tolist() == [80 * US, 40 * US]
-    assert lane.late.tolist() == [2, 2]
-    assert [part.wait_ns // US for part in found.parts] == [120, 90, 0]
-    assert [part.transfer_ns // US for part in found.parts] == [80, 80, 80]
-    assert [part.late for part in found.parts] == [0, 0, 2]
-    assert [part.caused_ns // US for part in found.parts] == [0, 0, 210]
-    assert (found.coverage, codes(found)) == (1.0, {})
-
-
-def test_bus_bandwidth_is_counted_as_nccl_counts_it() -> None:
-    """All-reduce: 2 (n - 1) / n of what is given; all-gather: (n - 1) / n of what all give together."""
-    [lane] = job(THREE).lanes
-    assert bus_bytes(lane).tolist() == [4000, 6000]
-    assert bus_bytes_per_s(lane).tolist() == [200_000_000, 100_000_000]
-
-
-@pytest.mark.parametrize(
-    ("kind", "moved_bytes"),
-    [
-        ("reduce_scatter", 2000),
-        ("all_to_all", 2000),
-        ("broadcast", 3000),
-        ("send_recv", 3000),
-        ("barrier", -1),
-        ("other", -1),
-    ],
-)
-def test_other_kinds_have_their_own_factor(kind: str, moved_bytes: int) -> None:
-    [lane] = job([rank(at, f"0-100 {kind} 3000 B") for at in range(3)]).lanes
-    assert bus_bytes(lane).tolist() == [moved_bytes]
-
-
-def test_clocks_of_hosts_are_aligned_and_the_residual_is_stated() -> None:
-    ends = (100, 203, 301, 404, 500)
-    first = rank(0, *(f"{end - 90}-{end} all_reduce" for end in range(100, 600, 100)))
-    second = moved(rank(1, *(f"{end - 60}-{end} all_reduce" for end in ends)), 10**18 + 7)
-    found = job([first, second])
-    assert found.clocks[1] == RankClock(10**18 + 7 + 1 * US, 10**18 + 7 + 1 * US, 1 * US)
-    [lane] = found.lanes
-    assert waits_of(lane)[0] == [29 * US, 0]
-
-
-def test_clocks_that_agree_are_left_alone() -> None:
-    found = job([rank(0, "0-100 all_reduce", "200-300 all_reduce"), rank(1, "50-102 all_reduce", "250-302 all_reduce")])
-    assert found.clocks[1] == RankClock(2 * US, 0, 0)
-    assert waits_of(found.lanes[0]) == [[50 * US, 0], [50 * US, 0]]
-
-
 def test_clocks_are_known_through_a_neighbour() -> None:
     """Rank 3 shares no group with rank 0."""
     pairs = {"ab": (0, 1), "cd": (2, 3), "ac": (0, 2), "bd": (1, 3)}
@@ -150,18 +90,6 @@ def test_clocks_are_known_through_a_neighbour() -> None:
     assert [clock.offset_ns for clock in found.clocks] == [0, 10**9, 2 * 10**9, 3 * 10**9]
     assert sorted((lane.name, lane.members) for lane in found.lanes) == sorted(pairs.items())
     assert (found.coverage, codes(found)) == (1.0, {})
-
-
-def test_the_gate_is_the_place_in_the_step_that_costs_most() -> None:
-    def one(number: int, late: int) -> RankSummary:
-        lines = [
-            f"{at + each + late * (each == 100)}-{at + each + 80} all_reduce" for at in (0, 300) for each in (0, 100)
-        ]
-        return rank(number, *lines, edges_us=(0, 300, 600))
-
-    found = worst_place(job([one(0, 0), one(1, 30)]))
-    assert not isinstance(found, NotMeasured)
-    assert (found.kind, found.ordinal, found.times, found.wait_ns, found.late) == ("all_reduce", 2, 2, 60 * US, 1)
 
 
 def test_steps_are_matched_in_time_where_captures_begin_apart() -> None:
@@ -182,64 +110,6 @@ def test_steps_are_matched_in_time_where_captures_begin_apart() -> None:
     assert len(found.lanes[0]) == 3
 
 
-def test_the_late_rank_is_named_and_transfer_is_told_from_waiting() -> None:
-    early = [rank(at, "0-900 all_reduce", edges_us=(0, 1000), compute_us=50, world=3) for at in (0, 1)]
-    busy = rank(2, "850-900 all_reduce", edges_us=(0, 1000), compute_us=800, world=3)
-    [told, exposed] = findings_of(job([*early, busy]))
-    assert told.code == "COMM-SKEW"
-    assert (
-        told.claim == "for 850 us per step, at least one rank waits for others at a collective, most of all for rank 2"
-    )
-    assert (told.saving_ns_per_step, told.is_bound) == (850 * US, True)
-    assert (exposed.code, exposed.saving_ns) == ("COMM-EXPOSED", 50 * US)
-    assert exposed.claim.startswith("50.0 us per step of communication other than waiting")
-    assert "91.9 % is waiting" in exposed.sentences[0]
-
-
-def test_evidence_says_how_often_and_of_what() -> None:
-    starts = (0, 0, 700, 800)
-    [skew, exposed] = findings_of(
-        job([rank(at, f"{start}-900 all_reduce", edges_us=(0, 1000), compute_us=50) for at, start in enumerate(starts)])
-    )
-    by_sentence = {piece.sentence: piece for piece in skew.evidence}
-    last = by_sentence["rank 3 arrives last at 1 of 1 collectives, which account for 100.0 % of all waiting"]
-    assert (last.count, last.share, last.of) == (1, 1.0, "the waiting of all ranks")
-    [place] = [piece for piece in skew.evidence if piece.kernel]
-    assert (place.kernel, place.count, place.share) == ("all_reduce", 1, 1.0)
-    assert (exposed.evidence[0].count, exposed.evidence[0].of) == (4, "the exposed communication of all ranks")
-    for piece in (*skew.evidence, *exposed.evidence):
-        assert (piece.share is None) == (not piece.of)
-        assert piece.share is None or piece.share >= 0.2
-
-
-def test_an_instant_at_which_several_ranks_wait_counts_once() -> None:
-    first = rank(0, "0-100 barrier", "260-300 barrier", edges_us=(0, 400))
-    second = rank(1, "90-100 barrier", "200-300 barrier", edges_us=(0, 400))
-    third = rank(2, "50-100 barrier", "210-300 barrier", edges_us=(0, 400))
-    found = job([first, second, third])
-    assert [part.exposed_wait_ns for part in found.parts] == [90 * US, 60 * US, 90 * US]
-    assert found.waited_ns == (90 + 60) * US
-
-
-def test_only_waiting_in_the_steady_stretch_is_charged() -> None:
-    found = job(
-        [
-            rank(0, "0-90 barrier", "400-900 barrier", edges_us=(0, 500)),
-            rank(1, "0-90 barrier", "700-900 barrier", edges_us=(0, 1000)),
-        ]
-    )
-    assert (found.parts[0].wait_ns, found.parts[0].exposed_wait_ns) == (300 * US, 100 * US)
-
-
-def test_who_only_gives_may_leave_before_another_comes() -> None:
-    """The root of a broadcast has not waited for a rank that arrived after it had gone."""
-    found = job([rank(0, "0-90 barrier", "100-130 broadcast"), rank(1, "0-90 barrier", "150-190 broadcast")])
-    assert waits_of(found.lanes[0]) == [[0, 0], [0, 0]]
-    assert found.lanes[0].transfer_ns.tolist() == [90 * US, 30 * US]
-    late = job([rank(0, "0-90 barrier", "100-190 broadcast"), rank(1, "0-90 barrier", "200-240 broadcast")])
-    assert (waits_of(late.lanes[0])[1], late.lanes[0].transfer_ns.tolist()[1]) == ([50 * US, 0], 40 * US)
-
-
 def test_a_transfer_is_that_of_ranks_that_the_last_one_mattered_to() -> None:
     """Bytes, time and rate of one row are of the same collective, so that they agree."""
     root = rank(0, "0-90 barrier", "100-130 broadcast 400 B", "200-300 broadcast 400 B", "400-500 broadcast 400 B")
@@ -251,13 +121,6 @@ def test_a_transfer_is_that_of_ranks_that_the_last_one_mattered_to() -> None:
     unseen = job([rank(0, "0-90 barrier", "100-130 broadcast"), rank(1, "0-90 barrier", "150-190 broadcast")])
     [broadcast] = [entry for entry in collectives_by_group(unseen) if entry.kind == "broadcast"]
     assert (broadcast.transfer_ns, broadcast.bus_gb_per_s) == (30 * US, None)
-
-
-def test_an_exchange_is_one_collective_whatever_each_rank_gives() -> None:
-    """One rank's launch was not recorded, so that only the kernel's name is known there: SendRecv."""
-    found = job([rank(0, "0-90 all_to_all 100 B"), rank(1, "40-90 all_to_all 300 B"), rank(2, "50-90 send_recv 200 B")])
-    [lane] = found.lanes
-    assert ([KINDS[kind] for kind in lane.kind], lane.bytes.tolist()) == (["all_to_all"], [200])
 
 
 # Laws
@@ -318,94 +181,6 @@ def test_a_summary_travels(given: list[RankSummary]) -> None:
 
 
 # Hostile
-
-
-def test_missing_and_repeated_ranks_are_told_and_the_rest_is_matched() -> None:
-    again = replace(THREE[0], profile="profile 0 again")
-    found = job([again, THREE[2], THREE[0]])
-    assert [each.profile for each in found.ranks] == ["profile 0", "profile 2"]
-    assert codes(found) == {"rank-missing": 1, "rank-twice": 1}
-    assert waits_of(found.lanes[0]) == [[80 * US, 0], [40 * US, 0]]
-    assert {each.confidence for each in findings_of(found)} <= {"low", "medium"}
-
-
-def test_profiles_of_another_job_are_left_out() -> None:
-    found = job([*THREE, rank(3, "0-1 all_reduce", world=3), rank(1, "0-1 all_reduce", world=2, profile="a")])
-    assert (len(found.ranks), found.world_size) == (3, 3)
-    assert codes(found) == {"rank-extra": 2}
-    assert waits(found) == waits(job(THREE))
-
-
-def test_a_profile_without_a_rank_is_left_out_where_others_have_one() -> None:
-    found = job([*THREE, rank(None, "0-1 all_reduce")])
-    assert codes(found) == {"rank-unknown": 1}
-    assert waits(found) == waits(job(THREE))
-
-
-def test_ranks_on_one_clock_are_not_set_right_and_others_are_together() -> None:
-    """On one clock a collective may end later on a rank every time. Another capture's clock is one for its ranks."""
-    first = ["0-50 barrier", "100-150 barrier", "200-250 barrier"]
-    later = ["0-60 barrier", "100-160 barrier", "200-260 barrier"]
-    given = [rank(0, *first), rank(1, *later), moved(rank(2, *first), 900 * US), moved(rank(3, *later), 900 * US)]
-    known = [replace(each, clock=name) for each, name in zip(given, ("a", "a", "b", "b"), strict=True)]
-    assert [clock.offset_ns for clock in job(known).clocks] == [0, 0, 900 * US, 900 * US]
-    assert [clock.offset_ns for clock in job(given).clocks] == [0, 10 * US, 900 * US, 910 * US]
-
-
-def test_a_loss_of_all_ranks_is_told_once() -> None:
-    given = [replace(each, losses=("all lost", f"lost on {number}")) for number, each in enumerate(THREE[:2])]
-    sentences = [note.sentence for note in job(given).notes if note.code == "rank-loss"]
-    assert sentences == ["all lost", "rank 0: lost on 0", "rank 1: lost on 1"]
-
-
-def test_profiles_that_never_name_a_rank_are_ranks_by_their_names() -> None:
-    found = job([rank(None, "0-50 barrier", profile="b"), rank(None, "20-50 barrier", profile="a")])
-    assert [each.label for each in found.ranks] == ["a", "b"]
-    assert codes(found) == {"rank-unknown": 2}
-    assert isinstance(found.world_size, NotMeasured)
-    assert waits_of(found.lanes[0]) == [[0, 20 * US]]
-
-
-def test_without_a_worlds_size_only_holes_are_known_to_be_missing() -> None:
-    assert codes(job([rank(0, "0-9 barrier"), rank(2, "0-9 barrier")])) == {"rank-missing": 1}
-
-
-def test_an_absurd_worlds_size_costs_nothing() -> None:
-    found = job([replace(each, world_size=10**15) for each in THREE])
-    assert codes(found) == {"rank-missing": 10**15 - 3}
-    assert found.notes[0].sentence.endswith("3, 4, 5, 6, 7, 8, 9, 10 and 999,999,999,999,989 more")
-
-
-@pytest.mark.parametrize(
-    ("given", "unmatched"),
-    [
-        ([], 0),
-        ([rank(0, "0-9 all_reduce")], 1),
-        ([rank(0), rank(1)], 0),
-        ([rank(0, "0-9 all_reduce"), rank(1)], 1),
-        ([rank(0, "0-9 all_reduce"), rank(1, "0-9 all_gather")], 2),
-        ([rank(0, "0-9 all_reduce 4 B"), rank(1, "0-9 all_reduce 8 B")], 2),
-    ],
-    ids=["nobody", "one rank", "no collectives", "on one only", "other kinds", "other sizes"],
-)
-def test_nothing_to_match_gives_no_numbers(given: list[RankSummary], unmatched: int) -> None:
-    found = job(given)
-    assert found.lanes == ()
-    assert codes(found).get("collectives-unmatched", 0) == unmatched
-    assert all(isinstance(clock.residual_ns, NotMeasured) for clock in found.clocks[1:])
-    assert isinstance(worst_place(found), NotMeasured)
-    assert isinstance(slowest_step_ns(found), NotMeasured)
-    assert findings_of(found) == ()
-    assert all(rank.wait_ns is None for rank in answer_of(found).ranks)
-
-
-def test_what_only_order_matches_is_left_out() -> None:
-    """Two pairs exchange at different times; no group says so."""
-    lines = ("0-50 send_recv", "1000-1050 send_recv", "2000-2050 send_recv")
-    later = ("0-50 send_recv", "1000-1050 send_recv", "2400-2450 send_recv")
-    found = job([rank(0, *lines), rank(1, *lines), rank(2, *later), rank(3, *later)])
-    assert codes(found) == {"collectives-apart": 1, "collectives-unmatched": 4}
-    assert len(found.lanes[0]) == 2
 
 
 def test_a_name_that_stands_for_several_groups_matches_nothing() -> None:

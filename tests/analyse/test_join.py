@@ -41,19 +41,21 @@ def test_the_entries_sum_to_compute(unpacked: Callable[[str], Path], name: str) 
 
 def test_every_launch_of_a_step_is_listed_in_order(decode: Path) -> None:
     """A layer of the decoder launches 14 kernels, two of them the same copy."""
-    asked = ("kernels", decode, "--range=^layer3$", "--each-launch", "--format=json")
-    kinds, launches = json.loads(gpuledger(*asked).stdout)["tables"]
-    assert [row["number"] for row in launches["rows"]] == list(range(1, 15))
-    assert sum(row["calls"] for row in kinds["rows"] if row["number"]) == 20 * 14
-    starts = [row["start_ns"] for row in launches["rows"]]
+    asked = ("kernels", decode, "--range=^layer3$", "--by-launch", "--format=json")
+    told = json.loads(gpuledger(*asked).stdout)
+    launches = told["launches"]
+    assert [row["number"] for row in launches] == list(range(1, 15))
+    assert sum(row["launches"] for row in told["kernels"]) == 20 * 14
+    assert len({row["name"] for row in told["kernels"]}) == len(told["kernels"])
+    starts = [row["start_ns"] for row in launches]
     assert starts == sorted(starts)
-    assert launches["rows"][0]["gap_ns"] is None
-    for before, row in pairwise(launches["rows"]):
+    assert launches[0]["gap_ns"] is None
+    for before, row in pairwise(launches):
         assert row["gap_ns"] == row["start_ns"] - before["start_ns"] - before["duration_ns"]
-    assert launches["rows"][2]["kernel"] == launches["rows"][3]["kernel"]
-    refused = gpuledger("kernels", decode, decode, "--each-launch")
+    assert launches[2]["name"] == launches[3]["name"]
+    refused = gpuledger("kernels", decode, decode, "--by-launch")
     assert refused.exit_code == 2
-    assert "--each-launch goes with one timeline" in refused.stderr
+    assert "--ncu and --by-launch go with one timeline" in refused.stderr
 
 
 def test_layers_are_found_by_their_ranges(decode: Path) -> None:

@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from gpuledger import build_report, open_trace
 from gpuledger.analyse.phase_costs import (
     ONE_RANK,
-    BetweenPhases,
     KnownJob,
     PhaseCosts,
+    PhaseGapRow,
     PhaseTimes,
     phase_costs,
     phase_pieces,
@@ -27,7 +26,7 @@ from gpuledger.analyse.phase_costs import (
 )
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.analyse.ranks.rank import rank_summary
-from gpuledger.analyse.work_phases import NOWHERE, ToldBy, work_phases
+from gpuledger.analyse.work_phases import NOWHERE, work_phases
 from gpuledger.catalog.range_names import layer_of_range, phase_of_range
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.steps import PHASES
@@ -37,10 +36,9 @@ from gpuledger.trace.spans import total
 from support.book_checks import analysed
 from support.command import ROOT, gpuledger
 from support.nsys_exports import kernel, minimal
-from support.program import LATENCY_US, LAUNCH_US, Program
+from support.program import Program
+from support.schemas import schema_of
 from support.trace_notation import trace
-
-SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.phases-1.json").read_text()))
 
 
 def costs(of: Trace, wanted: Selection | None = None, asked: tuple[tuple[str, str], ...] = ()) -> PhaseCosts:
@@ -49,7 +47,7 @@ def costs(of: Trace, wanted: Selection | None = None, asked: tuple[tuple[str, st
 
 
 def busy(of: PhaseCosts) -> dict[str, int]:
-    return {cost.phase: cost.busy_ns for cost in of.phases}
+    return {cost.phase: cost.time_ns for cost in of.phases}
 
 
 def layered(steps: int = 4, layers: int = 2) -> Trace:
@@ -79,12 +77,12 @@ def test_phases_idle_time_and_other_work_are_told_and_sum_to_the_steps() -> None
     summed = costs(layered())
     ranged = {"attention": 400_000, "dispatch": 320_000, "expert_gemm": 400_000, "combine": 480_000}
     assert busy(summed) == ranged | {"norm": 80_000, "sampling": 20_000}
-    assert {cost.told_by for cost in summed.phases if cost.phase in ranged} == {(ToldBy.RANGE,)}
+    assert {cost.told_by for cost in summed.phases if cost.phase in ranged} == {("ranges",)}
     assert {cost.phase: cost.visits for cost in summed.phases} == dict.fromkeys((*ranged, "norm"), 8) | {"sampling": 4}
     assert sum(busy(summed).values()) + summed.idle_ns + summed.other_ns == summed.whole_ns
-    between = {(place.before, place.after): place for place in summed.between if not place.inside}
+    between = {(place.before, place.after): place for place in summed.between if not place.is_inside}
     waits = between["dispatch", "expert_gemm"]
-    assert (waits.times, waits.other_ns, waits.largest_cause) == (4, 0, Cause.HOST_CODE)  # later, the host is ahead
+    assert (waits.times, waits.other_ns, waits.cause) == (4, 0, Cause.HOST_CODE)  # later, the host is ahead
     assert ("attention", "dispatch") not in between  # the norm lies between
     assert between["sampling", "attention"].other_ns + between["sampling", None].other_ns == 4 * 2_000  # the read
     assert ("expert_gemm", "attention") not in between
@@ -112,62 +110,9 @@ def test_a_layer_has_its_phases_and_what_comes_before_them() -> None:
     summed = costs(layered())
     assert not isinstance(summed.layers, NotMeasured)
     assert [layer.layer for layer in summed.layers] == [0, 1, None]
-    assert summed.layers[1].busy_ns == (200_000, 160_000, 200_000, 240_000, 40_000, 0)
-    assert sum(layer.length_ns for layer in summed.layers) == summed.whole_ns
-
-
-def test_work_beside_something_more_important_is_hidden() -> None:
-    program = Program()
-    for _ in range(4):
-        with program.range("step"):
-            with program.range("dispatch"):
-                program.kernel("nccl_all_to_all", 100, stream=8)
-            with program.range("attention"):
-                program.kernel("flash_fwd", 60)
-        program.read(stream=8)
-    summed = costs(program.trace())
-    told = {cost.phase: (cost.busy_ns, cost.hidden_ns) for cost in summed.phases}
-    assert told == {"attention": (240_000, 0), "dispatch": (4 * (LAUNCH_US + 100 - LAUNCH_US - 60) * 1_000, 240_000)}
-    assert LATENCY_US  # both streams start that much later
-
-
-@pytest.mark.parametrize(
-    ("names", "told"),
-    [
-        (
-            (
-                "flash_fwd_kernel",
-                "gemm_o",
-                "deep_ep::intranode::dispatch",
-                "nvjet_a",
-                "silu",
-                "nvjet_b",
-                "deep_ep::combine",
-            ),
-            {"attention": 40, "dispatch": 40, "expert_gemm": 120, "combine": 40},
-        ),
-        (
-            ("kernel_unified_attention_2d", "_topk_forward", "_matmul_ogs_bf16", "nvjet_c"),
-            {"attention": 40, "router": 40, "expert_gemm": 40},
-        ),
-        (("flash_fwd_splitkv_kernel", "flash_fwd_splitkv_combine_kernel", "nvjet"), {"attention": 80}),
-        (("paged_attention", "ncclDevKernel_SendRecv"), {"attention": 40, "communication": 40}),
-    ],
-)
-def test_without_ranges_kernels_tell_phases_and_layers_are_counted(
-    names: tuple[str, ...], told: dict[str, int]
-) -> None:
-    lines = [
-        f"s0: {10 * (index + len(names) * turn)}-{10 * (index + len(names) * turn) + 10} {name}"
-        for turn in range(4)
-        for index, name in enumerate(names)
-    ]
-    summed = costs(trace(*lines), Selection(kernel_pattern=names[-1]))
-    assert busy(summed) == told
-    assert {cost.told_by for cost in summed.phases} == {(ToldBy.KERNEL,)}
-    assert not isinstance(summed.layers, NotMeasured)
-    assert {layer.layer for layer in summed.layers} <= {0, None}
-    assert {cost.visits for cost in summed.phases} == {4}
+    phases_ns = [ns * (summed.steps or 1) for ns in summed.layers[1].phases_ns.values()]
+    assert phases_ns == [200_000, 160_000, 200_000, 240_000, 40_000, 0]
+    assert sum(layer.length_ns for layer in summed.layers) * (summed.steps or 1) == summed.whole_ns
 
 
 @pytest.mark.parametrize(
@@ -203,7 +148,7 @@ def test_the_user_names_phases_by_ranges_or_kernels_before_all_else() -> None:
     summed = costs(layered(), asked=(("norms", "RMS"), ("send", "^dispatch$")))
     assert busy(summed)["norms"] == 80_000
     assert (busy(summed)["send"], "dispatch" in busy(summed)) == (320_000, False)
-    assert summed.phases[0].told_by == (ToldBy.USER,)
+    assert summed.phases[0].told_by == ("--phase",)
 
 
 NAMES = ("flash_fwd", "rms_norm", "ncclDevKernel_SendRecv", "deep_ep::dispatch", "deep_ep::combine", "gemm", "moe_gemm")
@@ -236,7 +181,7 @@ def test_every_nanosecond_of_every_step_is_on_one_line(
         of_phase = pieces.phase != NOWHERE
         assert not pieces.idle_ns[of_phase].any()
         summed = phase_costs(lines, device)
-        assert sum(cost.busy_ns for cost in summed.phases) + summed.idle_ns + summed.other_ns == device.steady_ns
+        assert sum(cost.time_ns for cost in summed.phases) + summed.idle_ns + summed.other_ns == device.steady_ns
         for enough in (1, 10**6):
             some = sampled_phases(lines, device, enough)
             assert some is None or sum(some.phases_ns.values()) + some.idle_ns + some.other_ns == some.whole_ns
@@ -246,9 +191,10 @@ def test_every_nanosecond_of_every_step_is_on_one_line(
         for number, cost in enumerate(summed.phases):
             mine = work.phase == number
             running = device.steady_part_ns(own.start_ns, own.end_ns)[mine].sum()
-            assert 0 <= cost.hidden_ns <= running - cost.busy_ns
+            assert 0 <= (cost.hidden_ns or 0) <= running - cost.time_ns
         if not isinstance(summed.layers, NotMeasured):
-            assert sum(layer.length_ns for layer in summed.layers) == device.steady_ns
+            in_layers_ns = sum(layer.length_ns for layer in summed.layers) * device.step_count
+            assert in_layers_ns == pytest.approx(device.steady_ns)
 
 
 def test_what_one_rank_waits_is_not_measured_and_not_zero() -> None:
@@ -263,47 +209,34 @@ def test_what_one_rank_waits_is_not_measured_and_not_zero() -> None:
 
 def test_the_verb_prints_one_answer_in_every_format(unpacked: Callable[[str], Path], tmp_path: Path) -> None:
     path = unpacked("experts_grouped.sqlite")
-    document = json.loads(gpuledger("phases", path, "--format=json").stdout)
-    SCHEMA.validate(document)
-    tables = {table["table"]: table["rows"] for table in document["tables"]}
-    whole = tables["phases_gpu0"][-1]["total_ns"]
-    assert sum(row["total_ns"] for row in tables["phases_gpu0"][:-1]) == whole
-    assert sum(row["idle_ns"] + row["other_ns"] for row in tables["phase_gaps_gpu0"][:-1]) == sum(
-        row["total_ns"] for row in tables["phases_gpu0"][-3:-1]
-    )
-    assert [row["phase"] for row in tables["phases_gpu0"]][:4] == ["router", "dispatch", "expert_gemm", "combine"]
-    assert document["not_measured"][-1]["table"] == "phase_waits_gpu0"
-    text = gpuledger("phases", path, COLUMNS="80").stdout
+    document = json.loads(gpuledger("ranges", path, "--format=json").stdout)
+    schema_of("ranges").validate(document)
+    phases, gaps, layers = (document[name] for name in ("phases", "phase_gaps", "phase_layers"))
+    whole = sum(row["time_ns"] for row in phases)
+    assert sum(row["share"] for row in phases) == pytest.approx(1)
+    rest = [row["time_ns"] for row in phases if row["phase"] in ("idle", "other work")]
+    assert [sum(row[key] for row in gaps) for key in ("idle_ns", "other_ns")] == rest
+    assert 18 * sum(row["length_ns"] for row in layers) == pytest.approx(whole if layers else 0)
+    assert [row["phase"] for row in phases][:4] == ["router", "dispatch", "expert_gemm", "combine"]
+    assert "phase_waits" in document["not_measured"]
+    text = gpuledger("ranges", path, COLUMNS="80").stdout
     assert max(map(len, text.splitlines())) <= 80
     assert "mostly inside dispatch" in text
-    csv = gpuledger("phases", path, "--format=csv")
-    assert f"total,{whole / 18:.1f},100.0,,,,{whole}," in csv.stdout
+    csv = gpuledger("ranges", path, "--format=csv")
+    assert f"0,idle,{rest[0]}," in csv.stdout
     page = tmp_path / "phases.html"
-    assert gpuledger("phases", path, "-o", page).exit_code == 0
+    assert gpuledger("ranges", path, "-o", page).exit_code == 0
     assert "expert_gemm" in page.read_text()
 
 
-@pytest.mark.parametrize(
-    ("asked", "code", "said"),
-    [
-        (["--phase=a"], 2, "expected NAME=REGEX"),
-        (["--phase==x"], 2, "expected NAME=REGEX"),
-        (["--phase=a=("], 2, "is no regular expression"),
-        (["--phase=a=absent"], 1, "no range or kernel name matches 'absent'"),
-    ],
-)
-def test_what_cannot_be_told_is_refused_in_a_sentence(asked: list[str], code: int, said: str, tmp_path: Path) -> None:
-    ran = gpuledger("phases", minimal(tmp_path / "a.sqlite", KERNEL=[kernel(0, 9)]), *asked)
-    assert (ran.exit_code, ran.stdout) == (code, "")
-    assert said in " ".join(ran.stderr.split())
-
-
 def test_where_no_name_tells_all_work_is_of_no_phase_and_that_is_said(tmp_path: Path) -> None:
-    ran = gpuledger("phases", minimal(tmp_path / "a.sqlite", KERNEL=[kernel(0, 9), kernel(12, 15)]), "--format=json")
-    document = json.loads(ran.stdout)
-    SCHEMA.validate(document)
-    assert [row["total_ns"] for row in document["tables"][0]["rows"]] == [3, 12, 15]  # idle, of no phase, in all
-    assert "no range or kernel is named after a phase" in document["not_measured"][0]["reason"]
+    path = minimal(tmp_path / "a.sqlite", KERNEL=[kernel(0, 9), kernel(12, 15)])
+    document = json.loads(gpuledger("ranges", path, "--format=json").stdout)
+    schema_of("ranges").validate(document)
+    assert (document["phases"], list(document["not_measured"])) == ([], ["phases"])
+    asked = json.loads(gpuledger("ranges", path, f"--ranks={path}", "--format=json").stdout)
+    assert [row["time_ns"] for row in asked["phases"]] == [3, 12]  # idle, of no phase
+    assert "no range or kernel is named after a phase" in asked["not_measured"]["phase_layers"]
 
 
 @pytest.fixture(scope="module")
@@ -354,28 +287,10 @@ def test_ranks_that_share_a_gpu_go_through_their_phases_each_on_its_own(served: 
     path = served("gloo")
     told = costs(open_trace(path, cache=False))
     assert {cost.visits for cost in told.phases if cost.phase in ("attention", "dispatch", "combine")} == {4 * 2 * 4}
-    rows = json.loads(gpuledger("ranges", path, "--format=json").stdout)["tables"][0]["rows"]
-    steps = [row for row in rows if row["range"].strip() == "bench:decode"]
+    rows = json.loads(gpuledger("ranges", path, "--format=json").stdout)["ranges"]
+    steps = [row for row in rows if row["range"] == "bench:decode"]
     assert [row["instances"] for row in steps] == [5] * 4
-    assert all(row["share_percent"] <= 100 for row in rows if row["share_percent"] is not None)
-
-
-LAYER = ("rms_norm", "gemm_qkv", "rope", "flash_fwd", "gemm_o", "rms_norm", "gemm_up", "silu", "gemm_down")
-
-
-def streams_of(layers: int, steps: int, *before: str) -> Trace:
-    """Steps of layers without a range, each with a head and a sampled token."""
-    names = [name for _ in range(steps) for name in (*before, *LAYER * layers, "rms_norm", "gemm_head", "argmax")]
-    return trace(*(f"s0: {10 * at}-{10 * at + 10} {name}" for at, name in enumerate(names)))
-
-
-@pytest.mark.parametrize(("layers", "steps", "before"), [(2, 3, ()), (4, 2, ("gather", "cast")), (3, 1, ("gather",))])
-def test_order_tells_a_dense_decoder_apart(layers: int, steps: int, before: tuple[str, ...]) -> None:
-    told = busy(costs(streams_of(layers, steps, *before), Selection(kernel_pattern="argmax")))
-    each = 10 * steps
-    assert told["attention"] == 4 * layers * each
-    assert told["mlp"] == 3 * layers * each
-    assert (told["norm"], told["lm_head"], told["sampling"]) == ((2 * layers + 1) * each, each, each)
+    assert all(row["share"] <= 1 for row in rows if row["share"] is not None)
 
 
 def ggml(*, mixture: bool, layers: int = 4, tokens: int = 12) -> Trace:
@@ -411,7 +326,7 @@ def test_llama_cpp_is_told_apart_by_its_kernels(mixture: bool) -> None:
     assert [PHASES[phase] for phase in device.phases.of_step] == ["prefill"] + ["decode"] * (len(device.steps) - 1)
     assert device.steps.warm_up == 1
     told = phase_costs(rows, device)
-    per_step = {cost.phase: cost.busy_ns // device.step_count for cost in told.phases if cost.busy_ns}
+    per_step = {cost.phase: cost.time_ns // device.step_count for cost in told.phases if cost.time_ns}
     fed = {"router": 4 * 7, "dispatch": 4 * 2, "expert_gemm": 4 * 67} if mixture else {"mlp": 4 * 69}
     residuals_and_norms = 4 * (2 + 5 + 2) + 4 * 5 + 5
     assert per_step == {"attention": 4 * 108, **fed, "norm": residuals_and_norms, "lm_head": 22}
@@ -420,16 +335,9 @@ def test_llama_cpp_is_told_apart_by_its_kernels(mixture: bool) -> None:
     assert [layer.layer for layer in told.layers] == [0, 1, 2, 3, None]
 
 
-def test_order_tells_nothing_of_what_is_no_transformer() -> None:
-    lines = [
-        f"s0: {10 * at}-{10 * at + 10} {name}" for at, name in enumerate(("conv", "batch_norm", "relu", "gemm") * 9)
-    ]
-    assert busy(costs(trace(*lines))) == {}
-
-
 def test_a_place_is_named_by_both_its_phases() -> None:
     places = costs(layered()).between
-    assert isinstance(places[0], BetweenPhases)
+    assert isinstance(places[0], PhaseGapRow)
     assert [place.idle_ns + place.other_ns for place in places] == sorted(
         (place.idle_ns + place.other_ns for place in places), reverse=True
     )
@@ -465,7 +373,7 @@ def test_with_all_ranks_a_collective_is_waiting_and_transfer() -> None:
         in_all = {wait.phase: wait for wait in told if wait.layer is None}
         assert [in_all[name].wait_ns for name in ("dispatch", "combine")] == [4_000 * wait for wait in waits]
         assert [in_all[name].transfer_ns for name in ("dispatch", "combine")] == [400_000, 1_200_000]
-        assert [(wait.seen, wait.matched) for wait in in_all.values()] == [(4, 4)] * 2
+        assert [(wait.collectives, wait.matched) for wait in in_all.values()] == [(4, 4)] * 2
         by_layer = [wait for wait in told if wait.layer is not None]
         assert {wait.layer for wait in by_layer} == {0}
         assert sum(wait.wait_ns for wait in by_layer) == sum(wait.wait_ns for wait in in_all.values())
@@ -487,5 +395,5 @@ def test_waiting_and_transfer_are_never_more_than_the_collective_runs(
         told = phase_waits(rank, device, KnownJob(merged, (number,)))
         assert not isinstance(told, NotMeasured)
         for wait in told:
-            assert wait.matched <= wait.seen
+            assert wait.matched <= wait.collectives
             assert 0 <= wait.wait_ns + wait.transfer_ns <= wait.running_ns

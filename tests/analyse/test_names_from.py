@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from gpuledger import GpuledgerError, NothingRecorded, Table, Trace, open_trace
 from gpuledger.analyse.operators.graph_launches import in_order
-from gpuledger.analyse.operators.graph_places import GraphNames, GraphWork, graph_names, named_by_nodes, named_by_trace
-from gpuledger.analyse.range_tree import RangeNode, range_tree
+from gpuledger.analyse.operators.graph_places import graph_names, named_by_nodes, named_by_trace
+from gpuledger.analyse.range_tree import RangeRow, range_tree
 from gpuledger.attribution.flame_trees import flame_trees
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS
+from gpuledger.present.views.operators import GraphWorkRow, layers_together
 from gpuledger.read.torch.reader import is_kernel_annotations, kernel_annotations
 from gpuledger.selection import Selection
 from gpuledger.trace.model import NameCoverage
@@ -53,8 +54,8 @@ def covered_by(trace: Trace) -> NameCoverage:
     return trace.places.coverage
 
 
-def nodes(trace: Trace) -> dict[tuple[str, int], RangeNode]:
-    return {(node.name, node.depth): node for node in range_tree(trace, whole(trace)).nodes}
+def nodes(trace: Trace) -> dict[tuple[str, int], RangeRow]:
+    return {(node.range or "", node.depth): node for node in range_tree(trace, whole(trace)).nodes}
 
 
 # Examples.
@@ -121,14 +122,6 @@ def test_modules_and_lines_of_code_are_names_too() -> None:
     work = graph_names(trace, whole(trace)).work
     assert {each.where for each in work} == {"forward (train.py:12)"}
     assert all("nn.Module: Decoder_0" in (each.path or ()) for each in work)
-
-
-def test_a_mock_is_found_inside_a_graph() -> None:
-    """Eight layers and nineteen steady steps: the operation runs 152 times, in one graph a step."""
-    files = TORCH / "attn.json.gz", TORCH / "graph.json.gz"
-    option = f"--names-from={TORCH / 'decode.json.gz'}"
-    ran = gpuledger("align", *files, "--range=scaled_dot", "--mock-range=scaled_dot", option)
-    assert "20 forwards of the mock and 152 forwards of the model" in " ".join(ran.stdout.split())
 
 
 def test_what_has_several_places_is_counted() -> None:
@@ -214,7 +207,7 @@ def test_names_change_no_number(eager: int, graphs: int, extra: list[str]) -> No
     before, after = whole(plain), whole(named)
     assert before.ledger.total() == after.ledger.total()
     trees = range_tree(plain, before), range_tree(named, after)
-    times = [sum(node.own_gpu_ns for node in tree.nodes) + tree.outside_gpu_ns for tree in trees]
+    times = [sum(node.own_gpu_ns for node in tree.nodes) + tree.outside.gpu_ns for tree in trees]
     assert times[0] == times[1]
     assert all(node.gpu_ns >= node.own_gpu_ns for node in trees[1].nodes)
 
@@ -274,26 +267,20 @@ def test_the_verbs_take_the_option() -> None:
 
 
 def test_equal_layers_are_told_as_one_place() -> None:
-    def work(layer: int, time_ns: int, where: str) -> GraphWork:
-        path = ("decode 3", f"nn.Module: Qwen3Layer_{layer}", f"nn.Module: Linear_{2 * layer}", "aiter::gemm_a16w16")
-        return GraphWork(path, "capture", where, 2, time_ns)
+    def work(path: tuple[str, ...] | None, count: int, time_ns: int, where: str | None) -> GraphWorkRow:
+        known_by = None if path is None else "capture"
+        return GraphWorkRow(0, path, known_by, where, count, None, time_ns, time_ns / 255)
 
-    head = GraphWork(("nn.Module: Head_0", "aten::mm"), "capture", None, 1, 90)
-    unknown = GraphWork(None, None, None, 1, 5)
-    names = GraphNames(1, (work(0, 100, "a.py:1"), head, work(1, 60, "b.py:2"), unknown))
-    together = names.layers_together
-    assert together == (
-        GraphWork(
-            ("decode #", "nn.Module: Qwen3Layer_#", "nn.Module: Linear_#", "aiter::gemm_a16w16"),
-            "capture",
-            "a.py:1",
-            4,
-            160,
-        ),
-        head,
-        unknown,
-    )
-    assert sum(place.device_ns for place in together) == names.device_ns
+    def layer(number: int, time_ns: int, where: str) -> GraphWorkRow:
+        path = ("decode 3", f"nn.Module: Qwen3Layer_{number}", f"nn.Module: Linear_{2 * number}", "aiter::gemm_a16w16")
+        return work(path, 2, time_ns, where)
+
+    head, unknown = work(("nn.Module: Head_0", "aten::mm"), 1, 90, None), work(None, 1, 5, None)
+    rows = (layer(0, 100, "a.py:1"), head, layer(1, 60, "b.py:2"), unknown)
+    layers = ("decode #", "nn.Module: Qwen3Layer_#", "nn.Module: Linear_#", "aiter::gemm_a16w16")
+    together = layers_together(rows)
+    assert together == [work(layers, 4, 160, "a.py:1"), head, unknown]
+    assert sum(row.gpu_ns for row in together) == sum(row.gpu_ns for row in rows)
 
 
 def test_where_most_runs_in_graphs_the_answer_is_about_what_runs_there() -> None:

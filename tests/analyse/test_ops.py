@@ -19,16 +19,16 @@ from msgspec.structs import replace
 
 from gpuledger import Table, Trace, open_trace
 from gpuledger.analyse.operators.arithmetic import COUNTERS, Inputs, parse_inputs, work_done
+from gpuledger.analyse.operators.costs import operator_costs
 from gpuledger.analyse.operators.graph_launches import Runs
 from gpuledger.analyse.operators.graph_places import graph_names
 from gpuledger.analyse.operators.operators import Ops, nest, ops
-from gpuledger.answers.one_gpu import operators_answer
 from gpuledger.catalog.gpus import PEAKS, TYPES, peak_flops
-from gpuledger.cli.verbs.questions import ops as verb
+from gpuledger.cli.main import verb_named
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger import ranges as ranges_module
 from gpuledger.ledger.ranges import innermost
-from gpuledger.present.views.operators import operator_sentences, ops_sheets
+from gpuledger.present.views.operators import OpsAnswer, operator_sentences, ops_answer
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Gpu, NotMeasured
 from gpuledger.verbs.report import build_report
@@ -385,7 +385,7 @@ def test_products_of_few_rows_are_a_matter_of_the_batch() -> None:
         shapes = inputs([rows, 4096], [4096, 28672])
         trace = traced([Op("aten::mm", 10, 90, inputs=shapes)], [Launch(20, 30, ((100, 160_100, "gemm"),))])
         [device] = whole(trace)
-        said[rows] = " ".join(operator_sentences(operators_answer(trace, device)))
+        said[rows] = " ".join(operator_sentences(device, operator_costs(trace, device)))
     assert "100.0 % of the GPU time is in matrix products of few rows (8 in the largest)" in said[8]
     assert "Up to about 100 rows take hardly longer" in said[8]
     assert "aten::mm with 8 rows is far from it, at 30." in said[8]
@@ -634,9 +634,9 @@ def test_runs_are_the_longest_that_occur(eager: list[int], sequences: list[list[
 # The tables and the verb.
 
 
-def rows_of(trace: Trace, name: str) -> list[tuple[Any, ...]]:
+def answer_of(trace: Trace) -> OpsAnswer:
     [device] = whole(trace)
-    return [row for sheet in ops_sheets(operators_answer(trace, device)) if sheet.name == name for row in sheet.rows]
+    return ops_answer("a", trace, [device], [operator_costs(trace, device)])
 
 
 def test_host_against_device() -> None:
@@ -649,17 +649,18 @@ def test_host_against_device() -> None:
         Launch(350, 355, ((360, 400, "void deep_ep::intranode::dispatch<8>(int)"),)),
         Launch(370, 374, ((400, 410, "a"), (410, 420, "b")), name="cudaGraphLaunch"),
     ]
-    rows = rows_of(traced(found, launches), "host_against_device_gpu0")
+    host = answer_of(traced(found, launches)).host
+    rows = [(row.kind, row.name, row.where, row.count, row.per_step, row.host_ns, row.gpu_ns) for row in host]
     assert rows == [
-        ("launch call", "cudaLaunchKernel", None, 2, 2.0, 15.0, 90.0),
-        ("launch call", "cuLaunchKernelEx", None, 1, 1.0, 10.0, 30.0),
-        ("launch call", "cudaGraphLaunch", None, 1, 1.0, 4.0, 20.0),
-        ("dtype move", "aten::to", None, 1, 1.0, 60.0, 50.0),
-        ("dtype move", "aten::_to_copy", None, 1, 1.0, 50.0, 50.0),
-        ("dtype move", "aten::copy_", None, 1, 1.0, 40.0, 50.0),
-        ("indexing", "aten::embedding", None, 1, 1.0, 40.0, 30.0),
-        ("waiting call", "cudaStreamSynchronize", "aten::item > aten::_local_scalar_dense", 1, 1.0, 60.0, None),
-        ("communication kernel", "void deep_ep::intranode::dispatch<8>(int)", None, 1, 1.0, 5.0, 40.0),
+        ("launch call", "cudaLaunchKernel", None, 2, None, 15.0, 90.0),
+        ("launch call", "cuLaunchKernelEx", None, 1, None, 10.0, 30.0),
+        ("launch call", "cudaGraphLaunch", None, 1, None, 4.0, 20.0),
+        ("dtype move", "aten::to", None, 1, None, 60.0, 50.0),
+        ("dtype move", "aten::_to_copy", None, 1, None, 50.0, 50.0),
+        ("dtype move", "aten::copy_", None, 1, None, 40.0, 50.0),
+        ("indexing", "aten::embedding", None, 1, None, 40.0, 30.0),
+        ("waiting call", "cudaStreamSynchronize", "aten::item > aten::_local_scalar_dense", 1, None, 60.0, None),
+        ("communication kernel", "void deep_ep::intranode::dispatch<8>(int)", None, 1, None, 5.0, 40.0),
     ]
 
 
@@ -667,28 +668,19 @@ def test_every_row_has_a_cell_for_every_column() -> None:
     found, launches, at = layers(0, 2, "warm_up")
     found.append(Op("aten::mm", at, at + 50, inputs=inputs([8, 16], [16, 32])))
     trace = traced(found, [*launches, Launch(at + 10, at + 20, ((at + 30, at + 60, "gemm"),)), graph_of(2, at + 100)])
-    made = ops_sheets(operators_answer(trace, whole(trace)[0]))
-    assert [sheet.name for sheet in made] == [
-        f"{name}_gpu0" for name in ("ops_figures", "ops", "ops_by_shape", "host_against_device", "graph_work")
-    ]
+    answer = answer_of(trace)
+    made = [answer.sheet(name, is_exact=is_exact) for name in answer.tables() for is_exact in (True, False)]
+    assert [*answer.tables()] == ["coverage", "operators", "by_shape", "host", "graph_work"]
     assert all(len(row) == len(sheet.columns) for sheet in made for row in sheet.rows)
     assert all(sheet.rows for sheet in made)
 
 
-def test_the_verb_answers_without_operators(decode: Path) -> None:
-    ran = CliRunner().invoke(verb, [str(decode)])
-    assert ran.exit_code == 0
-    assert "(ops_gpu0): no operators were recorded" in ran.stdout
-    assert "(ops_by_shape_gpu0): no operators were recorded" in ran.stdout
-    assert "no operators were recorded" in ran.stdout
-    assert "cudaLaunchKernel" in ran.stdout
-
-
 def test_the_verb_names_the_operator_that_holds_the_host() -> None:
     """Of each decode step, about 45 ms go into one operator on the host, and hardly anything on the GPU."""
-    ran = CliRunner().invoke(verb, [str(next(p for p in OURS if p.name.startswith("decode"))), "--format=json"])
+    ran = CliRunner().invoke(
+        verb_named("ops"), [str(next(p for p in OURS if p.name.startswith("decode"))), "--format=json"]
+    )
     assert ran.exit_code == 0
-    tables = {each["table"]: each for each in json.loads(ran.stdout)["tables"]}
-    slowest = max(tables["ops_gpu0"]["rows"], key=lambda row: row["host_self_ns"] or 0)
+    slowest = max(json.loads(ran.stdout)["operators"], key=lambda row: row["host_self_ns"] or 0)
     assert slowest["name"] == "aten::_cudnn_attention_forward"
     assert slowest["host_self_ns"] / slowest["count"] > 4_000_000

@@ -62,9 +62,9 @@ def test_published_tables_give_the_share_of_compute_with_set_up_left_out(publish
     ran = gpuledger("diff", *published, COLUMNS="100")
     assert "15.4 -> 18.8 %" in ran.stdout
     for path, share in zip(published, (15.4, 18.8), strict=True):
-        (rows,) = (each["rows"] for each in json.loads(gpuledger("ranges", path, "--format=json").stdout)["tables"])
-        assert {row["range"]: row["share_percent"] for row in rows}["compute"] == share
-        assert sum(row["share_percent"] or 0 for row in rows[:-1]) == pytest.approx(100, abs=0.2)
+        rows = json.loads(gpuledger("ranges", path, "--format=json").stdout)["printed"]
+        assert {row["range"]: row["share"] for row in rows}["compute"] == pytest.approx(share / 100, abs=5e-4)
+        assert sum(row["share"] or 0 for row in rows) == pytest.approx(1)
 
 
 def test_amdahl_for_a_range_of_a_table(published: tuple[Path, Path]) -> None:
@@ -171,6 +171,6 @@ def test_a_name_of_a_line_and_of_a_range_is_refused_with_both_spellings(unpacked
 
 def test_shares_of_a_profiles_ranges_are_of_its_steady_steps(unpacked: Callable[[str], Path]) -> None:
     ran = gpuledger("ranges", unpacked("decode.sqlite"), "--format=json")
-    rows = {row["range"].strip(): row["share_percent"] for row in json.loads(ran.stdout)["tables"][0]["rows"]}
-    assert rows["bench:decode"] == 100.0
+    rows = {row["range"]: row["share"] for row in json.loads(ran.stdout)["ranges"]}
+    assert rows["bench:decode"] == pytest.approx(1, abs=5e-4)
     assert rows["bench:prefill"] is None

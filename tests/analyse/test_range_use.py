@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpuledger.analyse.range_tree import RangeNode, range_tree
+from gpuledger.analyse.range_tree import RangeRow, range_tree
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels, use_of_kernels
-from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.present.views.program_time import ranges_sheet
+from gpuledger.present.row_sheets import row_sheet
 from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.strings import Strings
@@ -55,9 +54,9 @@ def with_ranges(trace: Trace) -> Trace:
     )
 
 
-def nodes_of(trace: Trace, use: UseOfKernels | None) -> dict[str, RangeNode]:
+def nodes_of(trace: Trace, use: UseOfKernels | None) -> dict[str, RangeRow]:
     [device] = analyse_devices(trace, "run", Selection())
-    return {node.name: node for node in range_tree(trace, device, use).nodes}
+    return {node.range or "": node for node in range_tree(trace, device, use).nodes}
 
 
 def test_a_range_has_the_mean_of_its_kernels() -> None:
@@ -66,13 +65,14 @@ def test_a_range_has_the_mean_of_its_kernels() -> None:
     use = use_of_kernels(trace, 0)
     assert not isinstance(use, NotMeasured)
     nodes = nodes_of(trace, use)
-    assert nodes["gemm"].use_percent[GpuMetric.TENSOR] == pytest.approx(74.4, abs=1)
-    assert nodes["copy"].use_percent[GpuMetric.TENSOR] == pytest.approx(0, abs=1)
-    both = nodes["step"].use_percent
-    assert both[GpuMetric.SM_ACTIVE] == pytest.approx((2 * 89.3 + 59.1) / 3, abs=1)
-    assert GpuMetric.DRAM_READ not in both  # was not sampled
-    [device] = analyse_devices(trace, "run", Selection())
-    sheet = ranges_sheet(range_tree(trace, device, use))
+    assert nodes["gemm"].tensor_share == pytest.approx(0.744, abs=0.01)
+    assert nodes["copy"].tensor_share == pytest.approx(0, abs=0.01)
+    both = nodes["step"]
+    assert both.sm_active_share == pytest.approx((2 * 0.893 + 0.591) / 3, abs=0.01)
+    assert both.dram_read_share is None  # was not sampled
+    sheet = row_sheet("ranges", "Ranges", RangeRow, tuple(nodes.values()))
     assert all(len(row) == len(sheet.columns) for row in sheet.rows)
-    assert "sm_active_percent" in {column.key for column in sheet.columns}
-    assert all(not node.use_percent for node in nodes_of(trace, None).values())
+    assert {"sm_active_share", "tensor_share"} == {
+        column.key for column in sheet.columns if column.key[:2] in ("sm", "te")
+    }
+    assert not any(node.is_sampled for node in nodes_of(trace, None).values())

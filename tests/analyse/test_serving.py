@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import lzma
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from gpuledger import build_report
 from gpuledger.analyse.serving import Serving, StepModel, non_negative, serving
@@ -20,11 +18,9 @@ from gpuledger.catalog.range_names import is_dalis
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured, Trace
-from gpuledger.trace.strings import Strings
-from gpuledger.trace.tables import Table
-from gpuledger.verbs.questions import serving as ask_serving
+from gpuledger.verbs.steps import steps
+from support import trace_notation as notation
 from support.command import ROOT, gpuledger
-from support.trace_notation import of_tables, table
 
 SPELLINGS = {
     "execute_context_9(8155)_generation_37(37)": Batch("vLLM", 9, 8155, 37, 37),
@@ -99,56 +95,24 @@ def served(
     While the host plans for a prompt's length, the GPU waits for `planning` or a tenth more or less.
     """
     draw = np.random.default_rng(1)
-    ranges, calls, kernels, now = list[Any](), list[Any](), list[Any](), 1_000_000
+    lines, now, launches = list[str](), 1_000_000, 0
     for number, (reading, tokens, decoding) in enumerate(batches):
         took = BASE + PER_PREFILL * tokens + PER_REQUEST * (reading + decoding)
         took = round(took * (1 + noise * draw.standard_normal())) * (20 if number == late else 1)
         begin = now - BUBBLE + 100_000  # the host opens the step 20 us before its first kernel
-        ranges.append((begin, now + took, f"execute_context_{reading}({tokens})_generation_{decoding}({decoding})"))
-        ranges.append((begin - 70_000, begin - 10_000, "schedule"))
-        ranges.append((now + took, now + took + 30_000, "detokenize"))
+        step = f"execute_context_{reading}({tokens})_generation_{decoding}({decoding})"
+        lines.append(f"ranges: {begin}-{now + took} {step}")
+        lines.append(
+            f"ranges: {begin - 70_000}-{begin - 10_000} schedule; {now + took}-{now + took + 30_000} detokenize"
+        )
         half, waits = now + took // 2, round(planning * draw.uniform(0.9, 1.1)) if reading else 0
         took += waits
         for first, last in ((now, half), (half + waits, now + took)):
-            calls.append((begin + 5_000 * len(calls) % 7_000, len(calls)))
-            kernels.append((first, last))
+            called = begin + 5_000 * launches % 7_000
+            lines.append(f"{called}-{called + 2_000} launch -> s0: {first}-{last} k graph={UNKNOWN}")
+            launches += 1
         now += took + BUBBLE
-    names = [name for _, _, name in ranges]
-    strings = Strings(dict.fromkeys(["push_pop", "cudaLaunchKernel", "runtime", "k", *names]))
-    count = len(kernels)
-    tables = {
-        Table.KERNELS: table(
-            Table.KERNELS,
-            strings,
-            count,
-            start_ns=[first for first, _ in kernels],
-            end_ns=[last for _, last in kernels],
-            correlation=range(count),
-            name=["k"] * count,
-            graph=[UNKNOWN] * count,
-            graph_node=[UNKNOWN] * count,
-        ),
-        Table.CALLS: table(
-            Table.CALLS,
-            strings,
-            count,
-            start_ns=[begin for begin, _ in calls],
-            end_ns=[begin + 2_000 for begin, _ in calls],
-            correlation=[number for _, number in calls],
-            name=["cudaLaunchKernel"] * count,
-            layer=["runtime"] * count,
-        ),
-        Table.RANGES: table(
-            Table.RANGES,
-            strings,
-            len(ranges),
-            start_ns=[begin for begin, _, _ in ranges],
-            end_ns=[end for _, end, _ in ranges],
-            name=names,
-            kind=["push_pop"] * len(ranges),
-        ),
-    }
-    trace = of_tables(strings, tables)
+    trace = notation.trace(*lines)
     [device] = analyse_devices(trace, "made", Selection())
     answer = serving(trace, device, 3.6)
     assert isinstance(answer, Serving)
@@ -189,9 +153,9 @@ def test_what_the_host_takes_inside_a_step_is_no_cost_of_a_token() -> None:
     costs = {cost.term: cost.each_ns for cost in answer.model.costs}
     assert costs["prefill token"] == pytest.approx(PER_PREFILL, rel=0.01)
     mixed = next(kind for kind in answer.kinds if kind.kind == "mixed")
-    assert mixed.waits_ns == pytest.approx(20_000_000, rel=0.05)
-    assert mixed.error is not None
-    assert mixed.error < 0.1
+    assert mixed.idle_inside_ns == pytest.approx(20_000_000, rel=0.05)
+    assert mixed.error_share is not None
+    assert mixed.error_share < 0.1
     assert sum(cost.share for cost in answer.model.costs) == pytest.approx(1, abs=1e-3)
 
 
@@ -203,23 +167,24 @@ def test_one_slow_step_in_noise_does_not_bend_the_fit() -> None:
 
 
 def test_tokens_times_and_prices(made: tuple[Trace, Serving]) -> None:
-    answer, batches = made[1], mixed_batches(60)
+    answer, batches = made[1].figures, mixed_batches(60)
     steps = sum(BASE + PER_PREFILL * tokens + PER_REQUEST * (c + g) for c, tokens, g in batches)
     assert answer.engine == "vLLM"
     assert answer.window_ns == pytest.approx(steps + 59 * BUBBLE, rel=1e-6)
     assert (answer.prefill_tokens, answer.decode_tokens) == (sum(b[1] for b in batches), sum(b[2] for b in batches))
-    assert answer.per_second(1000) == pytest.approx(1e12 / answer.window_ns)
-    assert answer.price_of_million(1000) == pytest.approx(3.6 / 3600 * answer.window_ns / 1e9 * 1000)
-    assert answer.token_ns is not None
-    assert answer.token_ns[0] <= answer.token_ns[1]
-    assert sum(kind.steps for kind in answer.kinds) == 60
+    assert answer.decode_tokens_per_s == pytest.approx(answer.decode_tokens * 1e9 / answer.window_ns)
+    assert answer.million_price == pytest.approx(3.6 / 3600 * answer.window_ns / 1e9 / answer.decode_tokens * 1e6)
+    assert answer.token_median_ns is not None
+    assert answer.token_p99_ns is not None
+    assert answer.token_median_ns <= answer.token_p99_ns
+    assert sum(kind.steps for kind in made[1].kinds) == 60
 
 
 def test_the_host_between_steps_sums_to_the_idle_time(made: tuple[Trace, Serving]) -> None:
-    doing = dict(made[1].between)
+    doing = {row.doing: row.time_ns for row in made[1].between}
     assert doing["scheduling"] == 59 * 60_000
     assert doing["detokenizing"] == 59 * 30_000
-    assert sum(doing.values()) == made[1].idle_ns == 59 * BUBBLE
+    assert sum(doing.values()) == made[1].figures.idle_between_ns == 59 * BUBBLE
 
 
 def test_steps_that_do_not_vary_are_not_fitted() -> None:
@@ -228,41 +193,39 @@ def test_steps_that_do_not_vary_are_not_fitted() -> None:
     assert "do not vary enough" in alike.model.reason
     assert isinstance(few.model, NotMeasured)
     assert "a fit needs" in few.model.reason
-    assert alike.token_ns == (BASE + 8 * PER_REQUEST + BUBBLE,) * 2
+    assert (alike.figures.token_median_ns, alike.figures.token_p99_ns) == (BASE + 8 * PER_REQUEST + BUBBLE,) * 2
 
 
 def test_a_profile_without_batches_says_so() -> None:
-    strings = Strings(dict.fromkeys(["k"]))
-    trace = of_tables(strings, {Table.KERNELS: table(Table.KERNELS, strings, 1, end_ns=[10], name=["k"])})
-    assert "no range around GPU work says the batch of a step" in ask_serving(trace).to_text()
+    trace = notation.trace("s0: 0-10")
+    answer = steps(trace)
+    assert "no range around GPU work says the batch of a step" in answer.not_measured["serving"]
+    assert (answer.serving, answer.batches) == ((), ())
 
 
 def test_tokens_a_second_are_those_of_the_engines_own_clock(tmp_path: Path) -> None:
     """Recorded on an H200; the engine's clock said 2,436 tokens of decode in 846.2 ms."""
     profile = tmp_path / "batches.sqlite"
     profile.write_bytes(lzma.decompress((ROOT / "captures" / "serve" / "batches.sqlite.xz").read_bytes()))
-    tables = json.loads(gpuledger("serving", profile, "--gpu-hour-price=3", "--format=json").stdout)["tables"]
-    [figures] = tables[0]["rows"]
+    answer = json.loads(gpuledger("steps", profile, "--gpu-hour-price=3", "--format=json").stdout)
+    [figures] = answer["serving"]
     assert (figures["decode_tokens"], figures["prefill_tokens"], figures["steps"]) == (2436, 1054, 104)
     assert figures["decode_tokens_per_s"] == pytest.approx(2436 / 0.8462, rel=0.02)
-    assert figures["fit_error_percent"] < 5
+    assert figures["fit_error_share"] < 0.05
     assert figures["graph_rows"] > figures["padding_rows"] > 0
-    [*_, steps] = tables
-    assert 0 <= steps["rows"][0]["start_ns"] < steps["rows"][-1]["end_ns"] < 1e9  # counted from where GPU work starts
-    doing = {row["doing"] for row in next(table for table in tables if "between" in table["table"])["rows"]}
+    batches = answer["batches"]
+    assert 0 <= batches[0]["start_ns"] < batches[-1]["end_ns"] < 1e9  # counted from where GPU work starts
+    doing = {row["doing"] for row in answer["between_steps"]}
     assert {"scheduling", "sampling", "detokenizing", "preparing inputs"} <= doing
 
 
 def test_what_is_shown(made: tuple[Trace, Serving]) -> None:
-    text = " ".join(ask_serving(made[0], gpu_hour_price=2.0).to_text(width=120).split())
+    text = " ".join(steps(made[0], gpu_hour_price=2.0).to_text(width=120).split())
+    assert text.startswith("GPU 0: 60 steps of vLLM")
     assert "60 steps of vLLM" in text
     assert "R² 1.000" in text
     assert "a million decode tokens cost" in text
     assert "60 steps of vLLM" in build_report(made[0], "made").to_text(width=120)
-    batch = batch_of("execute_new_3_cached_5")
-    assert batch is not None
-    unknown = replace(made[1], steps=(replace(made[1].steps[0], batch=batch),))
-    assert unknown.prefill_tokens is None
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from gpuledger.analyse.overlap import StreamOverlap, stream_overlap
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.selection import Selection
 from support.command import ROOT, gpuledger
+from support.opened import plain
 from support.trace_notation import trace
 
 
@@ -23,12 +23,9 @@ def overlap_of(made: Trace) -> StreamOverlap:
 
 
 @pytest.fixture(scope="module")
-def pdl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pdl() -> Path:
     """One program with and without programmatic dependent launch."""
-    folder = tmp_path_factory.mktemp("pdl")
-    with tarfile.open(ROOT / "captures" / "nsys" / "pdl.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder
+    return plain(ROOT / "captures" / "nsys" / "pdl.tar.xz")
 
 
 def test_what_begins_early_on_a_stream_is_counted_once() -> None:

@@ -49,11 +49,6 @@ def test_a_dry_run_prints_the_command(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_delay_without_an_end_is_refused() -> None:
-    ran = gpuledger("capture", "rocprof", "--delay=2", "--dry-run", "--", "ls")
-    assert "add --duration=SECONDS" in ran.stderr
-
-
 def test_without_rocprofv3_it_says_where_to_get_it(tmp_path: Path) -> None:
     ran = gpuledger("capture", "rocprof", "-o", tmp_path / "run", "--", "ls", PATH="/usr/bin:/bin")
     assert ran.exit_code == 1

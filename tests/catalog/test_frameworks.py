@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from gpuledger.catalog.compilers import NOBODY, Compiler, compiler_in
 from gpuledger.catalog.frameworks import SIGNS, Framework, framework_of, is_amd, is_torch
 from gpuledger.trace.model import Gpu, Process, Trace
 from gpuledger.trace.strings import Strings
@@ -111,3 +112,23 @@ def test_what_is_built_on_torch_speaks_its_words() -> None:
     assert is_torch(Framework.TORCH)
     assert not is_torch(Framework.JAX)
     assert not is_torch(Framework.ANY)
+
+
+@pytest.mark.parametrize(
+    ("name", "compiler"),
+    [
+        ("torch/_dynamo/convert_frame.py(1234): __call__", Compiler.TORCH),
+        ("_compile (torch/_dynamo/convert_frame.py:700)", Compiler.TORCH),
+        ("torch/_dynamo/eval_frame.py(791): compile_wrapper", None),  # on the way of every call
+        ("triton/compiler/compiler.py(481): run", None),  # of every launch
+        ("compile (triton/compiler/compiler.py:230)", Compiler.TRITON),
+        ("graph.__enter__ (torch/cuda/graphs.py:180)", Compiler.CUDA_GRAPHS),
+        ("CUDAGraph.replay (torch/cuda/graphs.py:88)", None),
+        ("compile_or_get_cached (jax/_src/compiler.py:411)", Compiler.XLA),
+        ("XlaCompileBackend:#module=jit_step", Compiler.XLA),
+        ("compile (train.py:12)", None),
+        ("re.compile", None),
+    ],
+)
+def test_only_what_compiles_is_a_compiler(name: str, compiler: Compiler | None) -> None:
+    assert compiler_in(name) == (NOBODY if compiler is None else compiler.number)

@@ -38,7 +38,7 @@ def test_a_snapshot_speaks_chinese(name: str, tmp_path: Path) -> None:
     assert english(shown.replace("gpuledger explain", "")) == []
 
 
-PAGES = ("align", "critical", "diff", "fleet", "phases", "report", "whatif")
+PAGES = ("align", "diff", "fleet", "ranges", "report", "whatif")
 
 
 @pytest.mark.parametrize("verb", PAGES)

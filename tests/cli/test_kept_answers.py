@@ -67,7 +67,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "report": ("report",),
     "a brief one": ("report", "--brief"),
     "JSON": ("report", "--format=json"),
-    "CSV, with remarks": ("phases", "--format=csv"),
+    "CSV, with remarks": ("stats", "--format=csv"),
     "Chinese": ("report", "--lang=zh"),
     "a page": ("gaps", "--format=html"),
     "exact numbers": ("gaps", "--raw"),
@@ -200,11 +200,11 @@ def test_a_profile_of_another_rank_is_part_of_the_question(folder: Path, profile
     other = _aged(Path(shutil.copyfile(profile, ranks / "other.sqlite")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FileState, "was_settled", lambda *_: True)
-        gpuledger("phases", profile, f"--ranks={ranks}")
+        gpuledger("ranges", profile, f"--ranks={ranks}")
         kept = {path.name for path in folder.iterdir()}
         assert kept
         _changed_bytes(other)
-        gpuledger("phases", profile, f"--ranks={ranks}")
+        gpuledger("ranges", profile, f"--ranks={ranks}")
     assert {path.name for path in folder.iterdir()} != kept
 
 
@@ -214,12 +214,11 @@ VALUES = {
         "auto",
         "undecided",
         "brief",
-        "command",
         "comment",
         "control",
         "coverage",
         "device",
-        "each_launch",
+        "by_launch",
         "phases",
         "rank",
         "exporter",
@@ -243,7 +242,7 @@ VALUES = {
         "measured",
         "metrics",
     ),
-    *("mock_range", "named", "no_cache", "least_ns", "range_pattern", "raw", "remove", "reports", "schema"),
+    *("mock_range", "no_cache", "least_ns", "range_pattern", "raw", "remove", "reports", "schema"),
     *("scope_pattern", "speedup", "sql", "step_kernel", "step_range", "tier", "time_ns", "verbose", "workers"),
 }
 """Parameters that are all of what they say: their value is part of the question, and there is nothing behind it."""
@@ -259,9 +258,10 @@ def test_every_parameter_is_known_to_be_a_value_a_file_or_more_than_a_question()
     assert sum(map(len, known)) == len(parameters)
 
 
+ASKED = ("report", "gaps", "steps", "memory", "ranges", "ops", "stats", "kernels", "fleet")
 SECOND = {
     **{verb: (verb, "RUN") for verb in VERBS if VERBS[verb].answer == "questions"},
-    **{verb: (verb, "RUN") for verb in ("report", "gaps", "stats", "kernels", "ncu-plan", "fleet")},
+    **{verb: (verb, "RUN") for verb in ASKED},
     "whatif": ("whatif", "RUN", "--host=2"),
     "query": ("query", "RUN", "SELECT count(*) FROM kernels"),
     "diff": ("diff", "RUN", "RUN"),
@@ -411,13 +411,13 @@ def test_info_says_what_is_kept_and_where(folder: Path, profile: Path, reads: li
     first = kept()
     assert first is not None
     assert (first["readings"], first["answers"], first["folder"]) == (1, 0, str(folder.parent))
-    for verb in ("gaps", "ncu-plan"):
+    for verb in ("gaps", "kernels"):
         gpuledger(verb, profile)
     gpuledger("gaps", profile, "--raw")
     then = kept()
     assert then is not None
-    assert (then["answers"], then["verbs"]) == (3, ["gaps", "ncu-plan"])
+    assert (then["answers"], then["verbs"]) == (3, ["gaps", "kernels"])
     answers = [path for path in folder.iterdir() if "-info-" not in path.name]
     assert then["answer_bytes"] == sum(path.stat().st_size for path in answers)
     line = next(line for line in gpuledger("info", profile).stdout.splitlines() if line.startswith("kept in the cache"))
-    assert re.search(r": \d readings \(.*B\), 3 answers of gaps, ncu-plan \(.*B\), since 20.* UTC, in /", line)
+    assert re.search(r": \d readings \(.*B\), 3 answers of gaps, kernels \(.*B\), since 20.* UTC, in /", line)

@@ -23,11 +23,8 @@ QUESTIONS = [
     "steps",
     "memory",
     "ranges",
-    "phases",
-    "critical",
     "ops",
     "kernels",
-    "ncu-plan",
     "fleet",
     "whatif+--host=2",
     "diff+{profile}",
@@ -102,7 +99,7 @@ def test_a_file_is_never_coloured(tmp_path: Path, unpacked: Callable[[str], Path
 
 
 def test_raw_shows_the_exact_numbers_of_csv(unpacked: Callable[[str], Path]) -> None:
-    profile = unpacked("graph.sqlite")
+    profile = unpacked("decode.sqlite")
     people, raw = (gpuledger("memory", profile, *option).stdout for option in ((), ("--raw",)))
     exact = gpuledger("memory", profile, "--format=csv").stdout
     cells = {cell for line in exact.splitlines() for cell in line.split(",") if cell.isdecimal() and len(cell) > 6}

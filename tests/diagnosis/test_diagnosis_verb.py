@@ -81,21 +81,6 @@ def test_an_answer_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
         assert "\x1b" not in ran.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--only=sleeep",), "no case 'sleeep'. Did you mean sleep?"),
-        (("--only=,",), "names no case"),
-        (("--answers=a.json", "--write-answers=b.json"), "--write-answers is for our own answers"),
-        (("--colour=red",), "No such option"),
-    ],
-)
-def test_a_wrong_call_is_told(arguments: tuple[str, ...], said: str) -> None:
-    ran = gpuledger("bench", "diagnosis", *arguments)
-    assert (ran.exit_code, ran.stdout) == (2, "")
-    assert said in " ".join(ran.stderr.split())
-
-
 def test_answers_are_not_overwritten(answered: tuple[Path, str]) -> None:
     ran = gpuledger("bench", "diagnosis", FEW, f"--write-answers={answered[0]}")
     assert (ran.exit_code, ran.stdout) == (1, "")

@@ -103,30 +103,6 @@ def test_a_program_is_told_what_to_do_in_its_own_words(framework: Framework) -> 
     assert framework in (Framework.LLAMA,) or re.search(WORDS[BASE.get(framework, framework)], fixes)
 
 
-GEMM, FLOATS = "volta_sgemm_128x64_tn", "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>"
-
-
-@pytest.mark.parametrize(
-    ("gpu", "has_bfloat16"),
-    [
-        (Gpu("Tesla V100-SXM2-16GB", sm_count=80), False),
-        (Gpu("Tesla T4", sm_count=40), False),
-        (Gpu("NVIDIA H200", sm_count=132), True),
-        (Gpu("NVIDIA A100-SXM4-80GB", compute_capability=(8, 0), sm_count=108), True),
-    ],
-)
-def test_no_type_is_advised_that_the_gpu_does_not_have(gpu: Gpu, has_bfloat16: bool) -> None:
-    program = Program()
-    for _ in range(8):
-        with program.range("step"):
-            program.kernel(GEMM, 500, blocks=1000)
-            program.kernel(FLOATS, 50, blocks=1000)
-    found = {finding.code: finding for finding in build_report(program.trace(gpu), "x").findings}["PRECISION"]
-    said = f"{found.fix} {found.assumption}".lower()
-    assert ("bfloat16" in said or "tf32" in said) is has_bfloat16
-    assert has_bfloat16 or "half" in said
-
-
 CAPTURES = sorted(
     path
     for folder in ("nsys", "torch", "places", "serve")

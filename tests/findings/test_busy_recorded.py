@@ -7,7 +7,6 @@ docs/concepts/busy.md.
 from __future__ import annotations
 
 import json
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from gpuledger import build_report, open_trace
 from support.command import CAPTURES
+from support.opened import plain
 
 FIRST = {
     "llama_float32": "PRECISION",
@@ -47,11 +47,8 @@ WITHIN = 0.25
 
 
 @pytest.fixture(scope="module")
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("busy")
-    with tarfile.open(CAPTURES / "busy.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "busy"
+def busy() -> Path:
+    return plain(CAPTURES / "busy.tar.xz") / "busy"
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,15 @@ from gpuledger import build_report
 from gpuledger.findings.finding import MANY_A_STEP, count_words, often
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
-from support.host_programs import program, ranged
+from support.trace_notation import called
+
+STEPS = "4 times every 10000: ranges t1: 1-9999 step; t1: 8000-8003 launch -> s7: 8005-10000"
 
 
 @cache
 def device() -> Device:
     """Four steps by their range, of which the last three are told."""
-    [only] = build_report(program([ranged("step", 1, 9_999)])).devices
+    [only] = build_report(called(STEPS)).devices
     assert only.steps is not None
     return only
 

@@ -5,7 +5,6 @@ The captures were made with `captures/pairs.sh` on an H200: some steps of each v
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from gpuledger.findings.rules import findings
 from gpuledger.selection import Selection
 from support.book_checks import analysed
 from support.command import CAPTURES
+from support.opened import plain
 
 STEP = Selection(range_pattern="^step$")
 
@@ -36,11 +36,8 @@ TWO_FAULTS = {"hf_stop_strings": ("HOST-SYNC", "HOST-CODE"), "hf_moe": ("HOST-SY
 
 
 @pytest.fixture(scope="module")
-def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("library")
-    with tarfile.open(CAPTURES / "library.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "library"
+def captured() -> Path:
+    return plain(CAPTURES / "library.tar.xz") / "library"
 
 
 def told(captured: Path, program: str) -> tuple[tuple[Finding, ...], int, float]:

@@ -21,6 +21,7 @@ from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.tables import Table
 from gpuledger.verbs.report import Report
 from support.command import ROOT
+from support.opened import plain
 from support.thorough import some
 
 WITHIN = 0.25
@@ -78,11 +79,8 @@ def _report(path: Path) -> Report:
 
 
 @pytest.fixture(scope="module")
-def light(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("light")
-    with tarfile.open(ROOT / "captures" / "torch" / "light.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "light"
+def light() -> Path:
+    return plain(ROOT / "captures" / "torch" / "light.tar.xz") / "light"
 
 
 @pytest.mark.parametrize("program", FIRST | HELD_OUT)

@@ -190,10 +190,9 @@ def test_the_verb_answers_first(tmp_path: Path) -> None:
     brief = gpuledger("report", path, "--brief").stdout
     assert shown.startswith(brief.rstrip("\n"))
     document = json.loads(gpuledger("memory", path, "--format=json").stdout)
-    tables = {table["table"]: table["rows"] for table in document["tables"]}
-    schema_of("tables").validate(document)
-    assert document["schema"] == "gpuledger.memory/1"
-    assert [row["code"] for row in tables["findings"]] == ["MEM-OOM", "MEM-FRAGMENTED", "MEM-PEAK"]
-    assert [row["moment"] for row in tables["reserved_gpu0"]] == ["peak", "out of memory", "end"]
+    schema_of("memorysnapshot").validate(document)
+    assert document["schema"] == "gpuledger.memorysnapshot/1"
+    assert [row["code"] for row in document["findings"]] == ["MEM-OOM", "MEM-FRAGMENTED", "MEM-PEAK"]
+    assert [row["moment"] for row in document["reserved"]] == ["peak", "out of memory", "end"]
     parts = ("allocated_bytes", "awaiting_bytes", "stranded_bytes", "releasable_bytes")
-    assert all(row["reserved_bytes"] == sum(row[part] for part in parts) for row in tables["reserved_gpu0"])
+    assert all(row["reserved_bytes"] == sum(row[part] for part in parts) for row in document["reserved"])

@@ -14,7 +14,7 @@ from gpuledger import open_trace
 from gpuledger.findings.rules import findings
 from gpuledger.selection import Selection
 from support.book_checks import analysed, check_balance
-from support.command import CAPTURES, gpuledger
+from support.command import CAPTURES
 from support.planted_findings import EXPECTED, HELD_OUT
 
 TWO_REASONS = ("growing_alloc", "nonzero")
@@ -74,9 +74,3 @@ def test_the_fixed_program_has_that_finding_no_more(programs: str, case: str, ca
     [device] = analysed(fixed, STEP)
     remaining = {found.code: found.saving_ns / device.steady_ns for found in findings(fixed, [device])}
     assert remaining.get(ALL[programs][case], 0) < 0.05
-
-
-def test_an_unknown_code_is_refused_with_the_nearest() -> None:
-    ran = gpuledger("explain", "HOST-SINK")
-    assert (ran.exit_code, ran.stdout) == (2, "")
-    assert "Did you mean HOST-SYNC?" in ran.stderr

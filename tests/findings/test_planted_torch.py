@@ -5,7 +5,6 @@ torch records no calls of the operating system, so a host that sleeps or waits f
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from gpuledger import open_trace
 from gpuledger.findings.rules import findings
 from support.book_checks import analysed, check_balance
 from support.command import ROOT
+from support.opened import plain
 from support.planted_findings import EXPECTED, HELD_OUT
 
 STEPS = 12
@@ -39,11 +39,8 @@ SHORTER_WHEN_SLOW = ("device_sync",)
 
 
 @pytest.fixture(scope="module")
-def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("planted")
-    with tarfile.open(ROOT / "captures" / "torch" / "planted.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "planted_torch"
+def captured() -> Path:
+    return plain(ROOT / "captures" / "torch" / "planted.tar.xz") / "planted_torch"
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -5,130 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from gpuledger import NothingRecorded, Trace, build_report, open_trace
-from gpuledger.findings.finding import Finding
-from gpuledger.selection import Selection
-from gpuledger.trace.strings import Strings
+from gpuledger import NothingRecorded, build_report, open_trace
+from gpuledger.findings.finding import Finding, PlainSaving, worth_telling
+from gpuledger.findings.fixes import Fixes
+from gpuledger.findings.profiled_run import headline
+from gpuledger.findings.rules import RULE_OF, RULES
+from gpuledger.ledger.device import Device
+from gpuledger.replay.edits import apply_edits
+from gpuledger.replay.graph import OperationFlag
+from gpuledger.replay.scenario import scenario
+from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
 from support import torch_traces
-from support.nsys_exports import PID, call, kernel, minimal, push
-from support.trace_notation import of_tables, table
-
-TOLD = {
-    "attn": ("HOST-LOAD", "HOST-CODE"),
-    "decode": ("HOST-LOAD", "LAUNCH-BOUND", "HOST-CODE"),
-    "graph": (),
-    "host_read_stacks": ("HOST-SYNC", "HOST-ALLOC", "CAPTURE-OVERHEAD", "CAPTURE-WARMUP"),
-    "moe_loop": ("LAUNCH-BOUND", "STEP-DRIFT", "STEP-OUTLIERS", "HOST-CODE", "HOST-SYNC"),
-    "two_gloo": (*("HOST-THREAD", "HOST-SYNC", "HOST-CODE", "LAUNCH-BOUND", "DEVICE-WAIT", "GPU-SHARED"),),
-    "zoo_graph": (
-        *("COPY-PAGEABLE", "STEP-OUTLIERS", "HOST-SYNC", "COPY-EXPOSED", "HOST-CODE", "UNIFIED-MEMORY"),
-        *("CAPTURE-GRAPHS-OPAQUE", "CAPTURE-OVERHEAD"),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TOLD)
-def test_a_capture_has_these_findings_in_this_order(name: str, unpacked: Callable[[str], Path]) -> None:
-    found = build_report(open_trace(unpacked(f"{name}.sqlite"))).findings
-    assert tuple(finding.code for finding in found) == TOLD[name]
-
-
-US = 1_000
-MS = 1_000 * US
-STEP_US = 100
-
-
-def _program(call_names: tuple[str, ...], *, recorded: bool = True) -> Trace:
-    """Eight steps of 100 us, each a range with one kernel of 80 us; these calls come before its launch.
-
-    Where a launch is not `recorded`, its kernel has an id that no call has.
-    """
-    names = (*call_names, "cudaLaunchKernel")
-    steps = range(8)
-    strings = Strings(dict.fromkeys(("k", "step", "push_pop", "runtime", "", *names)))
-    begins = [step * STEP_US * US for step in steps]
-    calls = table(
-        Table.CALLS,
-        strings,
-        len(names) * len(steps),
-        start_ns=[begin + 2 * US * number for begin in begins for number in range(len(names))],
-        end_ns=[begin + 2 * US * number + US for begin in begins for number in range(len(names))],
-        correlation=[1 + step * len(names) + number for step in steps for number in range(len(names))],
-        name=list(names) * len(steps),
-        layer=["runtime"] * len(names) * len(steps),
-        stack=[-1] * len(names) * len(steps),
-    )
-    launch_ids = [(1 + step) * len(names) for step in steps]
-    kernels = table(
-        Table.KERNELS,
-        strings,
-        len(steps),
-        start_ns=[begin + 15 * US for begin in begins],
-        end_ns=[begin + 95 * US for begin in begins],
-        correlation=launch_ids if recorded else [number + 1_000 for number in launch_ids],
-        name=["k"] * len(steps),
-        graph_node=[-1] * len(steps),
-    )
-    ranges = table(
-        Table.RANGES,
-        strings,
-        len(steps),
-        start_ns=begins,
-        end_ns=[begin + STEP_US * US for begin in begins],
-        name=["step"] * len(steps),
-        kind=["push_pop"] * len(steps),
-        domain=[""] * len(steps),
-    )
-    return of_tables(strings, {Table.CALLS: calls, Table.KERNELS: kernels, Table.RANGES: ranges})
-
-
-def _told(trace: Trace, code: str) -> list[Finding]:
-    return [finding for finding in build_report(trace).findings if finding.code == code]
-
-
-def test_memory_allocated_in_every_step_is_churned() -> None:
-    """The first step begins where its range opens: what it calls before its first launch is its own."""
-    [churn] = _told(_program(("cudaMalloc", "cudaMalloc", "cudaFree")), "ALLOC-CHURN")
-    assert churn.claim == "3 calls per step allocate or free memory, 3.00 us per step of the host"
-    assert churn.sentences == ("cudaMalloc 2 times per step", "cudaFree once per step")
-    assert [(piece.call, piece.count) for piece in churn.evidence] == [("cudaMalloc", 16), ("cudaFree", 8)]
-    assert churn.saving_ns == 0
-    assert _told(_program(("cudaMalloc",)), "ALLOC-CHURN") == []
-
-
-def test_nobody_waits_for_a_gpu_that_is_only_copied_to(tmp_path: Path) -> None:
-    """JAX moved an input to GPU 0, and GPU 1 computed: the report was about what GPU 0 waited for."""
-    at, moved = [3 * MS * n for n in range(9)], {"globalPid": PID, "deviceId": 0, "copyKind": 1, "bytes": 4_096}
-    path = minimal(
-        tmp_path / "two.sqlite",
-        RUNTIME=[
-            *(call(begin, begin + 9 * US, nameId=3, correlationId=1 + n) for n, begin in enumerate(at)),
-            *(call(begin + 20 * US, begin + 25 * US, correlationId=11 + n) for n, begin in enumerate(at)),
-        ],
-        MEMCPY=[
-            moved | {"start": begin + 10 * US, "end": begin + 15 * US, "streamId": 7, "correlationId": 1 + n}
-            for n, begin in enumerate(at)
-        ],
-        KERNEL=[
-            kernel(begin + 30 * US, begin + 2 * MS, correlationId=11 + n, deviceId=1) for n, begin in enumerate(at)
-        ],
-    )
-    report = build_report(open_trace(path))
-    assert report.main_device.compute_ns
-    assert {finding.gpu for finding in report.findings} == {report.main_device.gpu}
-    [other] = [device.gpu for device in report.devices if device is not report.main_device]
-    alone = build_report(open_trace(path), "a", Selection(device=other))
-    assert {finding.gpu for finding in alone.findings} == {other}
-
-
-def test_kernels_without_a_launch_are_lost_launches() -> None:
-    """Seven gaps of 20 us in a window of 780 us, which begins with the first kernel: its launch is not known either."""
-    [loss] = _told(_program((), recorded=False), "CAPTURE-LOSS")
-    assert loss.claim == "17.9 % of the time cannot be attributed: launches are missing from the profile"
-    assert _told(_program(()), "CAPTURE-LOSS") == []
+from support.book_checks import analysed
+from support.nsys_exports import minimal, push
+from support.sampled_traces import SM_ACTIVE, in_turn, sampled, with_samples
+from support.trace_notation import trace
 
 
 def test_a_profile_without_gpu_work_is_refused_with_the_page_to_read(tmp_path: Path) -> None:
@@ -153,3 +48,106 @@ def test_operators_tell_where_a_trace_without_gpu_work_ran(operator: str, told: 
         build_report(open_trace(path))
     assert str(refused.value).endswith(f"no GPU work was recorded{told}")
     assert refused.value.hint.startswith(fix)
+
+
+# Findings with one line of what to do: it is of a code that can be explained, and fits a line or two
+
+
+WITHOUT = {"STEP-OUTLIERS", "STEP-DRIFT", "COLD-START", "MEM-OOM", "MEM-PEAK"}
+"""Their claim or evidence says what to do, or they only say when time is lost; MEM-OOM has words for each case."""
+
+
+def test_a_rule_says_what_to_change_in_one_short_line() -> None:
+    assert {rule.code for rule in RULES if rule.fix is None and not rule.code.startswith("CAPTURE-")} == WITHOUT
+    fixes = [rule.fix for rule in RULES if rule.fix is not None]
+    assert all((fix[0].islower() or fix[0] == "`") and not fix.endswith(".") for fix in fixes)
+    assert max(map(len, fixes)) <= 115
+
+
+def test_what_would_be_edited_can_be_fixed() -> None:
+    assert [rule.code for rule in RULES if rule.edit is not None and rule.fix is None] == []
+
+
+# The findings' definitions at their bounds: the last value that counts as one thing, and the first that does not
+
+
+def told(recorded: Trace) -> dict[str, Finding]:
+    """The findings by code, in their order."""
+    return {found.code: found for found in build_report(recorded).findings}
+
+
+def thousand() -> Device:
+    """A GPU whose steady stretch is 1,000 ns."""
+    [device] = analysed(trace("s0: 0-1000 k"))
+    return device
+
+
+# what is told, and how
+
+
+@pytest.mark.parametrize(("saving", "is_told"), [(4, False), (5, True)])
+def test_half_a_percent_is_worth_telling(saving: int, is_told: bool) -> None:
+    assert worth_telling(thousand(), saving) is is_told
+
+
+@pytest.mark.parametrize(("saving", "confidence"), [(100, "medium"), (101, "high")])
+def test_a_saving_of_more_than_a_tenth_is_believed_highly(saving: int, confidence: str) -> None:
+    assert RULE_OF["HOST-CODE"].finding(thousand(), "", (), saving, "").confidence == confidence
+
+
+@pytest.mark.parametrize(("saving", "is_told"), [(19, False), (20, True)])
+def test_a_headline_is_about_2_percent_of_the_time(saving: int, is_told: bool) -> None:
+    device = thousand()
+    first = headline(device, [RULE_OF["HOST-CODE"].finding(device, "", (), saving, "")]).finding
+    assert (first is not None) is is_told
+
+
+@pytest.mark.parametrize(("low", "is_slowed", "is_unsure"), [(40, True, False), (39, True, True), (39, False, False)])
+def test_a_saving_that_may_be_under_half_of_it_is_unsure(low: int, is_slowed: bool, is_unsure: bool) -> None:
+    """Half, and a fifth for the host's pace; but not what waits for the GPU, which leaves it idle at any pace."""
+    plain = PlainSaving(None, low, 90)
+    found = Finding("LAUNCH-BOUND", "", (), 100, None, None, "", "high", 0, "", plain=plain, is_slowed=is_slowed)
+    assert (found.is_unsure, found.middle_ns) == (is_unsure, (low + 90) // 2)
+
+
+@pytest.mark.parametrize(("is_bound", "most"), [(True, 100), (False, 130)])
+def test_nothing_said_of_a_finding_exceeds_a_bound_or_what_was_lost(is_bound: bool, most: int) -> None:
+    found = Finding("CAST", "", (), 100, None, None, "", "high", 0, "", explains_ns=130, is_bound=is_bound)
+    assert found.most_ns == most
+
+
+# the order
+
+
+# rules
+
+
+@pytest.mark.parametrize(("megahertz", "is_told"), [(1_680, True), (1_690, False)])
+def test_a_clock_under_85_percent_is_low(megahertz: int, is_told: bool) -> None:
+    """Of the H200's 1,980 MHz, which is 1,683."""
+    launches = in_turn(["k"], [131_000], 600)
+    rows = sampled(launches, {SM_ACTIVE: {"k": 98.0}})[Table.METRICS]
+    active = zip(rows["start_ns"].tolist(), rows["value"].tolist(), strict=True)
+    both = [
+        row
+        for stamp, value in active
+        for row in ((stamp, SM_ACTIVE, value), (stamp, "GPC Clock Frequency [MHz]", megahertz * 1_000_000))
+    ]
+    assert ("CLOCKS-LOW" in told(with_samples(launches, both))) is is_told
+
+
+# The edit that stands for a finding changes what the finding is about, and nothing else
+
+
+def test_a_kernel_that_goes_from_a_graph_leaves_its_other_kernels(unpacked: Callable[[str], Path]) -> None:
+    """All of a graph's kernels share one launch: taking out one of them must not take out the launch."""
+    trace = open_trace(unpacked("graph.sqlite"))
+    [device] = analysed(trace)
+    scene = scenario(trace, device)
+    fixes = Fixes(trace, scene)
+    code = int(np.bincount(device.work.name[device.work.graph_node >= 0]).argmax())
+    changed = apply_edits(scene.graph, [fixes.kernels([code])])
+    gone = changed.operations.flags & OperationFlag.GONE != 0
+    assert set(device.work.name[gone].tolist()) == {code}
+    taken = int((device.work.end_ns - device.work.start_ns)[gone].sum())
+    assert 0 < scene.saved_ns(fixes.kernels([code])) < 1.2 * taken

@@ -6,13 +6,13 @@ Captures and step times were made on an H200 with `captures/pairs.sh`: medians o
 from __future__ import annotations
 
 import json
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from gpuledger import build_report, open_trace
 from support.command import CAPTURES
+from support.opened import plain
 
 FAULTS = {
     "sleep_pageable": {"HOST-OS": "fix1", "COPY-PAGEABLE": "fix2"},
@@ -27,11 +27,8 @@ WITHIN = 0.25
 
 
 @pytest.fixture(scope="module")
-def together(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("together")
-    with tarfile.open(CAPTURES / "together.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "together"
+def together() -> Path:
+    return plain(CAPTURES / "together.tar.xz") / "together"
 
 
 @pytest.mark.parametrize("program", FAULTS)

@@ -6,19 +6,9 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from gpuledger import build_report, open_trace
-from gpuledger.analyse.wasted_work import START_NS
-from gpuledger.catalog.gpus import link_bytes_per_s
-from gpuledger.ledger.device import Device
-from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
-from support.book_checks import analysed, check_balance
 from support.nsys_exports import PID, call, kernel, minimal
-from support.trace_notation import of_tables, table
 
 US = 1_000
 PAGE = 4096
@@ -40,11 +30,6 @@ def launched(*kernels: tuple[int, int, int]) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def idle_us(device: Device) -> dict[str, int]:
-    lines = device.ledger.total().items()
-    return {line.removeprefix("idle."): ns // US for line, ns in lines if line.startswith("idle.") and ns >= US}
-
-
 FAULTING = [migration(20 + 40 * at, 40 + 40 * at, TO_DEVICE) for at in range(10)]
 """Under the first kernel, which stalls for 10 x 20 us."""
 READ_BACK = [migration(560 + 60 * at, 580 + 60 * at, TO_HOST) for at in range(10)]
@@ -53,51 +38,6 @@ READ_BACK = [migration(560 + 60 * at, 580 + 60 * at, TO_HOST) for at in range(10
 
 def walked(path: Path, **more: list[dict[str, Any]]) -> Path:
     return minimal(path, **launched((0, 10, 510), (1500, 1510, 1610)), MEMCPY=FAULTING + READ_BACK, **more)
-
-
-def test_migrations_are_a_finding_of_their_own(tmp_path: Path) -> None:
-    path = walked(tmp_path / "a.sqlite")
-    [device] = analysed(path)
-    assert idle_us(device) == {"page_migration": 50 + 9 * 40, "host_code": 380, "launch": 10, "launch_latency": 10}
-    told = {finding.code: finding for finding in build_report(open_trace(path)).findings}
-    assert "DEVICE-WAIT" not in told
-    assert "COPY-EXPOSED" not in told
-    finding = told["UNIFIED-MEMORY"]
-    needed = 20 * PAGE * 1_000_000_000 // link_bytes_per_s("")
-    assert finding.saving_ns == (10 * 20 + 10 * 20 + 410) * US - needed
-    assert finding.claim.endswith("20 migrations, 81.9 kB, 400 us in total")
-    assert finding.sentences == (
-        "200 us of migrations with no kernel running",
-        "410 us of pauses before the next migration, with nothing running",
-        "200 us under kernels, which stall until their pages arrive",
-        "50.0 % of the bytes go to the device",
-    )
-    assert sum(piece.share or 0 for piece in finding.evidence if piece.of == "the time lost to pages") == 1
-
-
-def one_thread(path: Path, back: int) -> Path:
-    """`add<<<1, 1>>>` over unified memory: it faults its pages in, and so many go back when the host reads them."""
-    faults = [migration(20 + 400 * at, 32 + 400 * at, TO_DEVICE) for at in range(20)]
-    read = [migration(9_340 + 30 * at, 9_352 + 30 * at, TO_HOST) for at in range(back)]
-    path = minimal(path, **launched((0, 10, 9_310)), MEMCPY=faults + read)
-    with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT, smCount INTEGER)")
-        database.execute("INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H200', 132)")
-    database.close()
-    return path
-
-
-@pytest.mark.parametrize("back", [0, 20])
-def test_a_kernel_of_one_thread_is_told_whether_or_not_pages_migrate_back(tmp_path: Path, back: int) -> None:
-    """All blocks together are done when the pages are there; what the host reads after that comes as much sooner."""
-    first = build_report(open_trace(one_thread(tmp_path / "a.sqlite", back))).findings[0]
-    assert first.code == "UNDER-FILLED"
-    assert first.saving_ns == 9_300 * US - START_NS - 20 * 12 * US
-
-
-def test_without_migrations_there_is_none(tmp_path: Path) -> None:
-    path = minimal(tmp_path / "a.sqlite", **launched((0, 10, 510), (1500, 1510, 1610)))
-    assert "UNIFIED-MEMORY" not in [finding.code for finding in build_report(open_trace(path)).findings]
 
 
 def test_page_faults_are_told_where_they_are_recorded(tmp_path: Path) -> None:
@@ -110,56 +50,6 @@ def test_page_faults_are_told_where_they_are_recorded(tmp_path: Path) -> None:
     assert finding.sentences[-1] == ("in the whole profile: 3 host page faults, 0 groups of GPU page faults")
 
 
-def test_a_host_that_works_long_before_it_touches_a_page_is_at_work(tmp_path: Path) -> None:
-    """1 ms of host code before one migration is not a wait for pages, nor for the device."""
-    rows = launched((0, 10, 110), (2000, 2010, 2110))
-    [device] = analysed(minimal(tmp_path / "a.sqlite", **rows, MEMCPY=[migration(1110, 1130, TO_HOST)]))
-    assert idle_us(device)["host_code"] == 1000 + 870
-    assert "page_migration" not in idle_us(device)
-
-
-def test_work_queued_behind_a_migration_waits_for_pages(tmp_path: Path) -> None:
-    rows = launched((0, 10, 110), (20, 200, 300))
-    [device] = analysed(minimal(tmp_path / "a.sqlite", **rows, MEMCPY=[migration(115, 130, TO_DEVICE)]))
-    assert idle_us(device) == {"launch": 5, "launch_latency": 5, "page_migration": 5 + 70}
-
-
 def test_nsys_counts_them_as_the_copies_that_they_are(tmp_path: Path) -> None:
     copies = open_trace(walked(tmp_path / "a.sqlite"))[Table.COPIES]
     assert copies.texts("kind") == ["Unified Host-to-Device"] * 10 + ["Unified Device-to-Host"] * 10
-
-
-spans = st.tuples(st.integers(0, 5_000), st.integers(1, 2_000)).map(lambda span: (span[0], span[0] + span[1]))
-
-
-@given(st.lists(spans, min_size=1, max_size=8), st.lists(spans, max_size=6), st.lists(spans, max_size=4))
-def test_books_balance_wherever_pages_move(
-    moved: list[tuple[int, int]], kernels: list[tuple[int, int]], calls: list[tuple[int, int]]
-) -> None:
-    """Also with no calls at all, and where calls and kernels have nothing to do with each other."""
-    strings = Strings(("k", "cudaDeviceSynchronize", "runtime", "Unified Device-to-Host"))
-
-    def rows(which: Table, given: list[tuple[int, int]], **columns: list[Any]) -> Any:
-        start, end = ([span[side] * US for span in given] for side in (0, 1))
-        return table(which, strings, len(given), start_ns=start, end_ns=end, **columns)
-
-    trace = of_tables(
-        strings,
-        {
-            Table.COPIES: rows(Table.COPIES, moved, kind=["Unified Device-to-Host"] * len(moved)),
-            Table.KERNELS: rows(
-                Table.KERNELS, kernels, name=["k"] * len(kernels), correlation=list(range(1, len(kernels) + 1))
-            ),
-            Table.CALLS: rows(
-                Table.CALLS,
-                calls,
-                name=["cudaDeviceSynchronize"] * len(calls),
-                layer=["runtime"] * len(calls),
-                stack=[-1] * len(calls),
-                correlation=list(range(1, len(calls) + 1)),
-            ),
-        },
-    )
-    for device in analysed(trace):
-        check_balance(device)
-    build_report(trace)

@@ -95,10 +95,10 @@ def export(unpacked: Callable[[str], Path], tmp_path_factory: pytest.TempPathFac
 VERBS = (
     ("report",),
     ("info", "--verbose"),
-    *((verb,) for verb in ("stats", "gaps", "steps", "memory", "ranges", "phases", "critical", "overlap")),
+    *((verb,) for verb in ("stats", "gaps", "steps", "memory", "ranges", "critical")),
     ("ops",),
     ("whatif", "--speedup=gemm=2"),
-    ("ncu-plan",),
+    ("kernels", "--set=verdict"),
     ("fleet", "--workers=0"),
 )
 

@@ -321,11 +321,11 @@ def test_one_profile_says_what_one_profile_per_rank_says(
 
 def test_phases_of_one_profile_tell_waiting_from_transfer_as_fleet_does(tmp_path: Path) -> None:
     path = export(tmp_path / "job.sqlite", (101, 0, steps()), (103, 1, steps(50)))
-    document = json.loads(gpuledger("phases", path, "--format=json").stdout)
-    tables = {table["table"]: table["rows"] for table in document["tables"]}
+    document = json.loads(gpuledger("ranges", path, "--phase=communication=nccl", "--format=json").stdout)
     ranks = printed(path)["ranks"]
     for gpu, wait_us in ((0, 50), (1, 0)):
-        [in_all, *_] = tables[f"phase_waits_gpu{gpu}"]
-        assert (in_all["phase"], in_all["layer"], in_all["seen"], in_all["matched"]) == ("communication", "all", 4, 4)
+        [in_all, *_] = [row for row in document["phase_waits"] if row["gpu"] == gpu]
+        assert (in_all["phase"], in_all["layer"], in_all["collectives"]) == ("communication", None, 4)
+        assert in_all["matched"] == 4
         assert (in_all["wait_ns"], in_all["transfer_ns"]) == (4 * wait_us * US, 4 * 140 * US)
         assert (ranks[gpu]["wait_ns"], ranks[gpu]["transfer_ns"]) == (wait_us * US, 140 * US)  # per step

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpuledger import Trace, build_report
-from gpuledger.ledger.device import analyse_devices
+from gpuledger import Trace, build_report, gaps, memory, ops, ranges, steps
 from gpuledger.selection import Selection
-from gpuledger.verbs.questions import QUESTIONS
 from support.command import ROOT
 from support.opened import trace_of
 from support.trace_notation import trace
@@ -19,9 +17,8 @@ NAMES = ("nchwToNhwcKernel", "ampere_sgemm_128x64_tn", "ncclDevKernel_AllReduce_
 
 def answered(profile: Trace) -> None:
     build_report(profile, "a", Selection())
-    for device in analyse_devices(profile, "a", Selection()):
-        for question in QUESTIONS.values():
-            question.of_gpu(profile, device)
+    for ask in (gaps, memory, ops, ranges, steps):
+        ask(profile)
 
 
 @pytest.mark.parametrize("name", CAPTURES)

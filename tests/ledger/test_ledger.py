@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import lzma
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,20 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Table, open_trace
-from gpuledger.ledger.activity import State, activities
+from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import Line, ledger
-from gpuledger.ledger.busy import busy, default_window
-from gpuledger.ledger.causes import TRIGGERS
-from gpuledger.ledger.device import Device
+from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.host import host_and_activities
-from gpuledger.trace.spans import Span, total
-from gpuledger.trace.strings import Strings
+from gpuledger.trace.spans import Span
 from support.book_checks import analysed, check_balance
 from support.command import NAMES
 from support.corpus import FILES
-from support.nsys_exports import call, kernel, minimal, push
+from support.nsys_exports import call, minimal, push
 from support.thorough import some
-from support.trace_notation import of_tables, table, trace
+from support.trace_notation import of_tables, trace
 
 NO_CUTS = np.empty(0, np.int64)
 
@@ -45,45 +42,6 @@ def test_the_books_of_a_third_party_profile_balance(packed: Path, tmp_path: Path
     path.write_bytes(lzma.decompress(packed.read_bytes()))
     for device in analysed(path):
         check_balance(device)
-
-
-def test_overlapping_streams_count_once() -> None:
-    planted_trace = trace("s0: 0-10 gemm", "s1: 5-15 softmax", "s0: 20-30 gemm")
-    host, work = host_and_activities(planted_trace)
-    books = ledger(work, host, 0, Span(0, 30), np.empty(0, np.int64))
-    assert list(books.busy.idle) == [(15, 20)]
-    assert {line: ns for line, ns in books.total().items() if line.is_compute} == {
-        "compute.gemm": 20,
-        "compute.softmax": 5,
-    }
-
-
-def test_the_naive_query_goes_wrong_under_overlap_and_ours_does_not() -> None:
-    planted_trace = trace("s0: 0-100 a", "s1: 10-20 b", "s0: 110-120 c")
-    kernels = planted_trace[Table.KERNELS]
-    order = np.argsort(kernels["start_ns"])
-    naive = kernels["start_ns"][order][1:] - kernels["end_ns"][order][:-1]
-    assert naive.sum() == -90 + 90
-    [device] = analysed(planted_trace)
-    assert device.ledger.gaps.length_ns.tolist() == [10]
-
-
-def test_communication_and_copies_count_only_where_exposed() -> None:
-    strings = Strings(["gemm", "ncclDevKernel_AllReduce", "Host-to-Device"])
-    kernels = table(
-        Table.KERNELS,
-        strings,
-        2,
-        start_ns=[0, 5],
-        end_ns=[10, 20],
-        stream=[0, 1],
-        name=["gemm", "ncclDevKernel_AllReduce"],
-    )
-    copies = table(Table.COPIES, strings, 1, start_ns=[15], end_ns=[30], stream=[2], kind=["Host-to-Device"])
-    work = activities(of_tables(strings, {Table.KERNELS: kernels, Table.COPIES: copies}))
-    split = busy(work, 0, Span(0, 40))
-    assert [split.compute_ns, *map(total, (split.comm, split.copy, split.idle))] == [10, 10, 10, 10]
-    assert (split.hidden_comm_ns, split.hidden_copy_ns) == (5, 5)
 
 
 kernel_lines = st.lists(
@@ -117,152 +75,6 @@ def test_shifting_time_changes_no_line(lines: list[tuple[int, int, int, str]], s
         return ledger(work, host, 0, window, NO_CUTS).total()
 
     assert total_of(0) == total_of(shift)
-
-
-US = 1000
-
-
-def planted(
-    calls: list[tuple[str, int, int, int]],
-    kernels: list[tuple[int, int, int]],
-    of_process: Mapping[int, int] | None = None,
-) -> Device:
-    """One thread's CUDA calls (name, start us, end us, correlation) and kernels (start us, end us, correlation).
-
-    `of_process` says by the correlation what belongs to another process.
-    """
-    process = of_process or {}
-    strings = Strings(["runtime", "k", *dict.fromkeys(name for name, *_ in calls)])
-    call_rows = table(
-        Table.CALLS,
-        strings,
-        len(calls),
-        start_ns=[start * US for _, start, _, _ in calls],
-        end_ns=[end * US for _, _, end, _ in calls],
-        correlation=[correlation for *_, correlation in calls],
-        name=[name for name, *_ in calls],
-        layer=["runtime"] * len(calls),
-        pid=[process.get(correlation, 0) for *_, correlation in calls],
-    )
-    kernel_rows = table(
-        Table.KERNELS,
-        strings,
-        len(kernels),
-        start_ns=[start * US for start, _, _ in kernels],
-        end_ns=[end * US for _, end, _ in kernels],
-        correlation=[correlation for *_, correlation in kernels],
-        name=["k"] * len(kernels),
-        graph_node=[-1] * len(kernels),
-        pid=[process.get(correlation, 0) for *_, correlation in kernels],
-    )
-    [device] = analysed(of_tables(strings, {Table.CALLS: call_rows, Table.KERNELS: kernel_rows}))
-    return device
-
-
-LAUNCH = "cudaLaunchKernel"
-
-
-@pytest.mark.parametrize(
-    ("calls", "kernels", "expected", "trigger"),
-    [
-        # the host was ahead: a short turn-around, and a long wait
-        ([(LAUNCH, 0, 2, 1), (LAUNCH, 3, 5, 2)], [(10, 20, 1), (22, 30, 2)], {"turnaround": 2}, "turnaround"),
-        ([(LAUNCH, 0, 2, 1), (LAUNCH, 3, 5, 2)], [(10, 20, 1), (60, 70, 2)], {"device_wait": 40}, "device_wait"),
-        # the host was late: code of its own, short and long, then the launch
-        (
-            [(LAUNCH, 0, 2, 1), (LAUNCH, 40, 44, 2)],
-            [(4, 10, 1), (47, 50, 2)],
-            {"dispatch": 30, "launch": 4, "launch_latency": 3},
-            "behind",
-        ),
-        (
-            [(LAUNCH, 0, 2, 1), (LAUNCH, 400, 404, 2)],
-            [(4, 10, 1), (407, 410, 2)],
-            {"host_code": 390, "launch": 4, "launch_latency": 3},
-            "host_code",
-        ),
-        # the host looked at the device, which ran dry meanwhile
-        (
-            [(LAUNCH, 0, 2, 1), ("cudaStreamSynchronize", 3, 15, 5), (LAUNCH, 20, 24, 2)],
-            [(4, 10, 1), (27, 30, 2)],
-            {"sync": 5, "dispatch": 5, "launch": 4, "launch_latency": 3},
-            "drained",
-        ),
-        (
-            [(LAUNCH, 0, 2, 1), ("cudaMalloc", 12, 90, 5), (LAUNCH, 92, 95, 2)],
-            [(4, 10, 1), (97, 99, 2)],
-            {"alloc": 78, "dispatch": 4, "launch": 3, "launch_latency": 2},
-            "alloc",
-        ),
-        (
-            [(LAUNCH, 0, 2, 1), ("cuLibraryLoadData", 12, 90, 5), (LAUNCH, 92, 95, 2)],
-            [(4, 10, 1), (97, 99, 2)],
-            {"load": 78, "dispatch": 4, "launch": 3, "launch_latency": 2},
-            "load",
-        ),
-        # nothing is known of the launch
-        ([(LAUNCH, 0, 2, 1)], [(4, 10, 1), (47, 50, 9)], {"unattributed": 37}, "unattributed"),
-        # launched before the capture began: its id is below the first recorded one
-        ([(LAUNCH, 100, 102, 5)], [(0, 10, 1), (14, 20, 2), (110, 120, 5)], {"turnaround": 4}, "turnaround"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else None,
-)
-def test_a_planted_cause_is_booked_to_its_line(
-    calls: list[tuple[str, int, int, int]], kernels: list[tuple[int, int, int]], expected: dict[str, int], trigger: str
-) -> None:
-    gaps = planted(calls, kernels).ledger.gaps
-    gap = int(np.flatnonzero(gaps.start_ns == kernels[0][1] * US)[0])
-    booked = {cause: ns // US for cause, ns in gaps.by_cause.sums(np.array([gap])).items()}
-    assert booked == expected
-    assert TRIGGERS[gaps.trigger[gap]] == trigger
-    assert gaps.draining[gaps.drained_by[gap]] == ("cudaStreamSynchronize" if trigger == "drained" else "")
-
-
-def test_a_process_that_begins_creates_its_context() -> None:
-    """`cudaFree(0)` is no allocation: it is the first call, takes 200 ms, and the GPU works for another process."""
-    calls = [
-        (LAUNCH, 0, 2, 1),
-        ("cudaFree", 100, 200_100, 2),
-        ("cudaMalloc", 200_110, 230_110, 3),
-        (LAUNCH, 230_120, 230_125, 4),
-    ]
-    device = planted(calls, [(4, 10, 1), (230_130, 230_140, 4)], dict.fromkeys((2, 3, 4), 8))
-    booked = {str(cause): ns // US for cause, ns in device.ledger.gaps.by_cause.sums(np.array([1])).items()}
-    assert (booked["context"], booked["alloc"]) == (200_000, 30_000)
-    assert TRIGGERS[device.ledger.gaps.trigger[1]] == "cold"
-
-
-@pytest.mark.parametrize(
-    ("name", "before_us"),
-    [("cudaMallocHost", 3), ("cudaStreamSynchronize", 3), ("cudaMalloc", 20)],
-    ids=["pinning takes long by itself", "a wait is a wait", "the context is there when something has run"],
-)
-def test_not_every_long_call_creates_a_context(name: str, before_us: int) -> None:
-    calls = [(LAUNCH, 0, 2, 1), (name, before_us, before_us + 50_000, 2), (LAUNCH, 60_000, 60_002, 3)]
-    device = planted(calls, [(4, 10, 1), (60_004, 60_010, 3)])
-    assert "context" not in device.ledger.gaps.by_cause.sums(np.arange(len(device.ledger.gaps)))
-
-
-def test_the_slowest_of_many_slow_frees_sets_nothing_up() -> None:
-    """AMD's hipFree waits for the GPU: of hundreds a second, a few take 30 ms."""
-    waits = [30_000 if number in (20, 40) else 10 if number % 3 else 5_000 for number in range(60)]
-    starts = np.cumsum([0, *waits]) + 100 * np.arange(61) + 50
-    calls = [("hipLaunchKernel", 0, 2, 1)]
-    frees = enumerate(zip(starts.tolist(), waits, strict=False))
-    calls += [("hipFree", at, at + took, 2 + number) for number, (at, took) in frees]
-    end = int(starts[-1])
-    calls.append(("hipLaunchKernel", end, end + 2, 99))
-    device = planted(calls, [(4, 10, 1), (end + 4, end + 10, 99)])
-    by_cause = device.ledger.gaps.by_cause.sums(np.arange(len(device.ledger.gaps)))
-    booked = {str(cause): ns for cause, ns in by_cause.items()}
-    assert "context" not in booked
-    assert booked["alloc"] > 150_000 * US
-
-
-def test_a_slow_first_launch_loads_code_even_if_there_are_few_to_compare_it_with() -> None:
-    gaps = planted([(LAUNCH, 0, 8_690, 1)], [(8_695, 8_700, 1)]).ledger.gaps
-    booked = {cause: ns // US for cause, ns in gaps.by_cause.sums(np.array([0])).items()}
-    assert booked == {"load": 8_690, "launch_latency": 5}
 
 
 def test_decode_loses_its_time_to_loading_code(decode: Path) -> None:
@@ -317,35 +129,8 @@ def test_batching_saves_what_the_launch_bound_finding_predicts(unpacked: Callabl
     assert ranked[0].saving_ns_per_step == pytest.approx(saved, rel=0.2)
 
 
-def test_two_processes_on_one_gpu_pay_for_switching(unpacked: Callable[[str], Path]) -> None:
-    [device] = analysed(unpacked("two_gloo.sqlite"))
-    assert device.line_ns[Line("idle.context_switch")] > 0
-    assert {trigger for trigger, _ in device.triggers} >= {"context_switch"}
-
-
 def test_states_are_in_order_of_precedence() -> None:
     assert State.COMPUTE < State.COMM < State.COPY < State.IDLE
-
-
-GOLDEN = """\
-decode.sqlite  nsys 2025.3.2 · NVIDIA H200 · 1 process · 1.00 s · 2,446 kernels
-
-GPU busy 1.1 % over 20 steady steps. The GPU waits 41.7 ms per step while
-modules are loaded, compiled or tuned, mostly in layer# > attention.
-
-What to do
-"""
-
-
-def test_the_first_screen_says_it_all(decode: Path) -> None:
-    from support.command import gpuledger
-
-    shown = gpuledger("report", decode, COLUMNS="80").stdout
-    assert shown.startswith(GOLDEN)
-    assert "  1  HOST-LOAD       saves 41.7 ms per step (88.4 %)\n" in shown
-    assert "     100.0 % of the lost time in bench:decode > layer# > attention\n" in shown
-    assert shown.endswith("next: gpuledger explain HOST-LOAD\n")
-    assert len(shown.splitlines()) <= 56
 
 
 def test_the_report_of_nothing_is_one_sentence(tmp_path: Path) -> None:
@@ -394,17 +179,6 @@ def test_the_report_of_nothing_says_what_the_recording_says_of_it(
     assert why in ran.stderr
 
 
-def test_a_marker_that_matches_nothing_lists_what_there_is(decode: Path) -> None:
-    from support.command import gpuledger
-
-    ran = gpuledger("steps", decode, "--step-range=nonsense")
-    assert (ran.exit_code, ran.stdout) == (1, "")
-    assert "no range matches 'nonsense'" in ran.stderr
-    assert "bench:decode" in ran.stderr
-    assert gpuledger("steps", decode, "--step-kernel=reduce_kernel", "--format=csv").exit_code == 0
-    assert gpuledger("steps", decode, "--step-range=(").exit_code == 2
-
-
 def test_users_add_families_of_their_own(decode: Path, tmp_path: Path) -> None:
     import json
 
@@ -439,36 +213,6 @@ def test_bad_families_are_refused_in_one_sentence(content: str, complaint: str, 
     assert complaint in ran.stderr
 
 
-def corpus(name: str, folder: Path) -> Path:
-    packed = next((path for path in FILES if name in path.name), None)
-    if packed is None:
-        pytest.skip("no third-party profiles beside the checkout")
-    path = folder / "profile.sqlite"
-    path.write_bytes(lzma.decompress(packed.read_bytes()))
-    return path
-
-
-def test_a_gpu_that_copies_is_not_idle(tmp_path: Path) -> None:
-    from gpuledger.findings.rules import findings
-
-    opened = open_trace(corpus("h100_2gpu_1s", tmp_path))
-    devices = analysed(opened)
-    for device in devices:
-        assert device.ledger.total()[Line("copy")] / device.ledger.window_ns == pytest.approx(0.97, abs=0.005)
-        assert total(device.ledger.busy.idle) / device.ledger.window_ns < 0.01
-        assert "idle.unattributed" not in device.ledger.total()  # launched before the capture, not lost
-    assert findings(opened, devices)[0].code == "COPY-BOUND"
-
-
-def test_graphs_traced_whole_are_work_and_said_to_be_opaque(tmp_path: Path) -> None:
-    from gpuledger.findings.rules import findings
-
-    opened = open_trace(corpus("result_2_7B", tmp_path))
-    [device] = analysed(opened)
-    assert device.ledger.total()[Line("compute.graph")] == pytest.approx(7.8e9, rel=0.01)
-    assert [finding.code for finding in findings(opened, [device])] == ["CAPTURE-GRAPHS-OPAQUE"]
-
-
 def test_time_range_and_device_narrow_the_window(decode: Path) -> None:
     import json
 
@@ -495,33 +239,3 @@ def test_time_range_and_device_narrow_the_window(decode: Path) -> None:
         assert (ran.exit_code, ran.stdout) == (1, "")
         assert complaint in ran.stderr
     assert gpuledger("gaps", decode, "--time=soon").exit_code == 2
-
-
-def test_large_copies_are_not_called_small(tmp_path: Path) -> None:
-    from gpuledger.findings.rules import findings
-
-    opened = open_trace(corpus("Mordred", tmp_path))
-    codes = [finding.code for finding in findings(opened, analysed(opened))]
-    assert "HOST-COPY" not in codes
-    assert "COPY-PAGEABLE" in codes
-
-
-def test_steps_that_become_slower_would_save_what_they_take_more_than_early_ones(tmp_path: Path) -> None:
-    """Twelve steps, each 1 us longer than the one before, all of it in one kernel."""
-    kernels, calls, ranges, now = [], [], [], 0
-    for step in range(12):
-        length = 10_000 + 1_000 * step
-        ranges.append(push(now, now + length, "step"))
-        calls.append(call(now + 100, now + 200, correlationId=step + 1))
-        kernels.append(kernel(now + 1_000, now + length - 500, correlationId=step + 1))
-        now += length
-    from gpuledger.findings.rules import findings
-
-    opened = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=calls, NVTX=ranges))
-    devices = analysed(opened)
-    [drift] = [finding for finding in findings(opened, devices) if finding.code == "STEP-DRIFT"]
-    steps = devices[0].steps
-    assert steps is not None
-    early = int(np.median(steps.steady_ns[: len(steps.steady_ns) // 3]))
-    assert drift.saving_ns == pytest.approx(steps.steady_ns.sum() - early * len(steps.steady_ns), rel=0.2)
-    assert "most of it compute" in drift.sentences[0]

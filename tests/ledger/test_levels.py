@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.profiled_run import diagnose
-from gpuledger.ledger.causes import TRIGGERS, Cause
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.launched_in import LaunchedTime
-from gpuledger.ledger.levels import COVERAGE, LevelSource
 from gpuledger.ledger.lost_work import waits_for_unrecorded
 from gpuledger.ledger.step_variation import variation
-from gpuledger.present.views.report_parts import ledger_title, verdict
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
@@ -27,7 +24,6 @@ from gpuledger.trace.tables import Rows, Table
 from support.book_checks import analysed
 from support.command import ROOT
 from support.corpus import corpus_file
-from support.opened import trace_of
 from support.program import Program
 
 LAYER = ("norm", "gemm_qkv", "flash", "gemm_out", "norm", "gemm_up", "silu", "gemm_down")
@@ -51,60 +47,6 @@ def only(trace: Trace, wanted: Selection | None = None) -> Device:
 def told(device: Device) -> tuple[int, str]:
     assert device.steps is not None
     return len(device.steps), str(device.steps.source)
-
-
-def test_layers_of_ten_forwards_are_ten_steps() -> None:
-    program = Program()
-    for _ in range(10):
-        forward(program, 32)
-    assert told(only(program.trace())) == (10, "inferred from repeating kernels")
-
-
-def test_one_forward_in_an_engines_range_is_one_step() -> None:
-    program = Program()
-    with program.range("execute_1_context_1(sq888)_generation_0(sq0)"):
-        forward(program, 36)
-    device = only(program.trace())
-    assert told(device) == (1, "marked by the range 'execute_#_context_#(sq#)_generation_#(sq#)'")
-    assert device.coverage == 1.0
-    assert "in one prefill step" in str(ledger_title(device))
-    assert "mean of 1" not in str(ledger_title(device))
-
-
-def test_layers_in_front_of_one_sampled_token_are_no_steps() -> None:
-    program = Program()
-    forward(program, 36)
-    program.kernel("reduce_kernel<ArgMaxOps>", 20)
-    program.read()
-    device = only(program.trace())
-    assert device.steps is None
-    assert {level.source for level in device.levels} >= {LevelSource.TOKEN, LevelSource.PERIOD}
-    assert "no steps found" in str(ledger_title(device))
-
-
-def test_a_request_of_many_tokens_is_told_by_the_token() -> None:
-    program = Program()
-    for _ in range(3):
-        with program.range("generate"):
-            for _ in range(64):
-                forward(program, 4, us=8)
-                program.kernel("reduce_kernel<ArgMaxOps>", 8)
-                program.read()
-    device = only(program.trace())
-    assert told(device) == (192, "ended by token-sampling kernels")
-    assert [(level.name, level.count) for level in device.levels][:2] == [("generate", 3), ("token", 192)]
-
-
-def test_three_products_with_one_long_pause_between_two_are_no_steps() -> None:
-    """What happens once is not told per step; three that are alike, after a slow first one, are steps."""
-    for pauses_us, steps in (((0, 18_000, 0), None), ((18_000, 300, 300, 300), 3)):
-        run = Program()
-        for pause_us in pauses_us:
-            run.kernel("fill", 2)
-            run.host(pause_us)
-            run.kernel("gemm", 40)
-        device = diagnose(run.trace(), "made", Selection()).main_device
-        assert (None if device.steps is None else device.step_count) == steps
 
 
 @given(
@@ -131,97 +73,6 @@ def test_a_step_that_nothing_announces_holds_a_kernel(period: list[str], has_ker
     assert device.steps is None or 0.8 * device.step_count <= kernels
 
 
-def test_a_loop_that_calls_itself_a_step_is_believed() -> None:
-    program = Program()
-    for step in range(5):
-        with program.range(f"step {step}"):
-            for _ in range(16):
-                program.kernel("gemm", 10)
-                program.kernel("argmax_kernel", 5)
-                program.read()
-    assert told(only(program.trace())) == (5, "marked by the range 'step #'")
-
-
-@pytest.mark.parametrize(("of", "ends"), [("float", True), ("int", False), ("unsigned char", False)])
-def test_what_picks_the_largest_of_integers_chooses_no_token(of: str, ends: bool) -> None:
-    """It was: '12 steady steps, ended by token-sampling kernels', of a ViT that picks offsets in each of 12 blocks."""
-    program = Program()
-    for block in range(12):
-        forward(program, 6 + block % 3, us=9)
-        program.kernel(f"reduce_kernel<512, 1, ReduceOp<{of}, at::native::ArgMaxOps<{of}>, unsigned int, long, 4>>", 9)
-    steps = only(program.trace()).steps
-    assert (steps is not None and steps.source == "ended by token-sampling kernels") is ends
-
-
-def test_updates_of_parameters_end_training_steps() -> None:
-    program = Program()
-    for batch in range(6):
-        forward(program, 6 + batch % 3, us=9)  # no period: batches differ
-        for _ in range(4):
-            program.kernel("multi_tensor_apply_kernel<FusedAdamFunctor>", 9)
-    assert told(only(program.trace())) == (6, "ended by optimizer kernels")
-
-
-def test_ranges_that_hold_half_of_the_window_are_no_steps() -> None:
-    program = Program()
-    for number in range(8):
-        with program.range("evaluation"):
-            program.kernel("gemm", 50)
-        for kernel in range(1 + number % 4):
-            program.kernel(f"sort_{number}_{kernel}", 60)
-    device = only(program.trace())
-    assert device.steps is None
-    [level] = [level for level in device.levels if level.name == "evaluation"]
-    assert level.coverage < COVERAGE
-
-
-def test_a_level_can_be_asked_for_by_name() -> None:
-    program = Program()
-    for _ in range(4):
-        with program.range("step"):
-            for layer in range(6):
-                with program.range(f"layer{layer}"):
-                    program.kernel("gemm", 30)
-                    program.kernel("norm", 30)
-    trace = program.trace()
-    assert told(only(trace)) == (4, "marked by the range 'step'")
-    assert told(only(trace, Selection(level="layer"))) == (24, "marked by the range 'layer#'")
-    with pytest.raises(NothingRecorded, match="no level matches 'token'") as refused:
-        only(trace, Selection(level="token"))
-    assert "step" in str(refused.value.found)
-
-
-def test_work_from_before_the_recording_is_no_idle_time() -> None:
-    program = Program()
-    with program.unrecorded():
-        for _ in range(40):
-            program.kernel("gemm", 2_000)
-    with program.range("execute_1_context_0(sq0)_generation_1(sq1)"):
-        forward(program, 4, us=400)
-    trace = program.trace()
-    device = only(trace)
-    assert told(device)[0] == 1
-    assert device.idle_ns(Cause.UNRECORDED) == 0
-    waited = device.ledger.total()[next(line for line in device.ledger.lines if line.cause is Cause.UNRECORDED)]
-    assert waited > 0.8 * device.ledger.window_ns
-    assert TRIGGERS[device.ledger.gaps.trigger[0]] is Cause.UNRECORDED
-    run = diagnose(trace, "run", Selection())
-    assert not any(finding.code in ("DEVICE-WAIT", "COLD-START") for finding in run.findings)
-    assert "launched before the recording began" in str(verdict(run))
-    assert "No fix stands out" not in str(verdict(run))
-
-
-def test_warm_up_is_never_much_of_the_run() -> None:
-    program = Program()
-    for step in range(60):
-        with program.range("step"):
-            program.kernel("gemm", 100 if step < 29 else 30)
-            program.read()
-    device = only(program.trace())
-    assert device.steps is not None
-    assert device.steps.warm_up <= 6
-
-
 @given(layers=st.integers(2, 9), forwards=st.integers(3, 8), us=st.integers(6, 60))
 def test_coverage_is_a_share_and_instances_hold_no_more_than_the_window(layers: int, forwards: int, us: int) -> None:
     program = Program()
@@ -235,25 +86,6 @@ def test_coverage_is_a_share_and_instances_hold_no_more_than_the_window(layers: 
         assert level.count * level.median_ns <= 2 * device.ledger.window_ns
 
 
-TRUTH = (
-    ("sglang_Qwen3-8B_prefilldecode.json.gz", 1, 493_000_000, 495_000_000),
-    ("sglang_Qwen3-8B_decode.json.gz", 1, 10_000_000, 11_000_000),
-    ("vllm_prefilldecode_piecewise__graph_execution.json.gz", 1, 156_000_000, 157_000_000),
-    ("b200__eager_trace.json.gz", 1, 87_000_000, 88_000_000),
-    ("h100__Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz", 1, 34_000_000, 36_000_000),
-    ("resnet50_num_workers_0__worker0.pt.trace.json.gz", 6, 140_000_000, 165_000_000),
-)
-"""Public profiles: how many steps they hold, and between what their median lies, as one who knows the engine says."""
-
-
-@pytest.mark.parametrize(("name", "steps", "least_ns", "most_ns"), TRUTH, ids=[entry[0] for entry in TRUTH])
-def test_public_profiles_have_the_steps_that_they_have(name: str, steps: int, least_ns: int, most_ns: int) -> None:
-    device = max(analysed(trace_of(corpus_file(name))), key=lambda device: device.device_floor_ns)
-    assert told(device)[0] == steps
-    assert device.steps is not None
-    assert least_ns <= sorted(device.steps.length_ns.tolist())[steps // 2] <= most_ns
-
-
 def test_the_profilers_steps_of_2021_are_found() -> None:
     path = corpus_file("resnet50_num_workers_0__worker0.pt.trace.json.gz")
     assert told(only_of(path)) == (6, "marked by torch's ProfilerStep")
@@ -263,18 +95,6 @@ def test_the_profilers_steps_of_2021_are_found() -> None:
 def only_of(path: Path, wanted: Selection | None = None) -> Device:
     [device] = analysed(path, wanted)
     return device
-
-
-def test_kernels_that_repeat_with_numbered_layers_are_layers_but_serve_to_compare() -> None:
-    program = Program()
-    for block in range(15):
-        with program.range(f"FSDP::pre_forward (blocks.{block}.module), op_id = {block}"):
-            program.host(20)
-        for kernel in LAYER:
-            program.kernel(kernel, 30)
-    trace = program.trace()
-    assert only(trace).steps is None
-    assert told(only(trace, Selection(any_level=True))) == (15, "inferred from repeating kernels")
 
 
 def test_operators_are_ranges_where_nothing_else_is_called_so() -> None:

@@ -54,9 +54,7 @@ def test_what_is_said_of_gaps_is_what_the_table_has(unpacked: Callable[[str], Pa
 
 
 @pytest.mark.parametrize("profile", some(["work", "graph_warm"], 2))
-@pytest.mark.parametrize(
-    "verb", [*VERBS, "phases", "critical", "whatif", "whatif --host=2 --launch-cost=2us", "report"]
-)
+@pytest.mark.parametrize("verb", [*VERBS, "whatif", "whatif --host=2 --launch-cost=2us", "report"])
 def test_where_no_steps_are_found_nothing_is_told_per_step(verb: str, profile: str) -> None:
     name, *options = verb.split()
     unpacked = CAPTURES / f"{profile}.json.gz"
@@ -69,18 +67,12 @@ def test_where_no_steps_are_found_nothing_is_told_per_step(verb: str, profile: s
 
 
 def test_tables_for_programs_have_the_same_columns_with_and_without_steps(decode: Path) -> None:
-    for verb in ("memory", "critical", "phases"):
+    for verb in ("critical",):
         without, with_steps = (
             list(json.loads(gpuledger(verb, file, "--format=json").stdout)["tables"][0]["rows"][0])
             for file in (CAPTURES / "work.json.gz", decode)
         )
         assert without == with_steps
-
-
-def test_a_count_that_differs_from_step_to_step_is_told_over_all_steps(unpacked: Callable[[str], Path]) -> None:
-    told = gpuledger("gaps", unpacked("decode.sqlite")).stdout
-    assert "116 launches per step" in told
-    assert "39 calls in 20 steps" in told
 
 
 def test_where_there_is_nothing_to_say_that_is_said(unpacked: Callable[[str], Path]) -> None:
@@ -145,4 +137,5 @@ def test_a_command_to_go_on_with_can_be_pasted_whatever_the_profile_is_called(tm
     minimal(tmp_path / "my run.sqlite", KERNEL=[kernel(100, 200)], RUNTIME=[call(10, 20)])
     assert gpuledger("info", "my run.sqlite", cwd=tmp_path).stdout.endswith("next: gpuledger stats 'my run.sqlite'\n")
     one = minimal(tmp_path / "it's one.sqlite", KERNEL=[kernel(100, 10_000_100)], RUNTIME=[call(10, 20)])
-    assert shlex.split(gpuledger("report", one, COLUMNS="500").stdout.splitlines()[-1])[-1] == one.name
+    words = shlex.split(gpuledger("report", one, COLUMNS="500").stdout.splitlines()[-1])
+    assert words[-3:] == [one.name, "--", "COMMAND"]

@@ -127,15 +127,14 @@ def test_sections_come_in_order_and_have_their_say(drawn: Drawn) -> None:
 
 def test_the_critical_path_is_that_of_the_verb(drawn: Drawn, decode: Path) -> None:
     section = parsed(drawn("decode.sqlite")[1]).one("critical")
-    verb = json.loads(gpuledger("critical", decode, "--format=json").stdout)
-    [sentence] = verb["sentences"]
+    verb = json.loads(gpuledger("whatif", decode, "--format=json").stdout)
+    sentence = verb["sentences"][0]
     assert sentence in section.text
     assert "making these kernels faster saves nothing: nvjet_" in section.text
-    tables = {table["table"]: table["rows"] for table in verb["tables"]}
     rows = section.one("critical-beside").all("tr")
     shown = [float(cell.attrs["data-value"]) for row in rows for cell in row.all("td")[:1]]
-    assert shown == pytest.approx([row["beside_per_step_ns"] for row in tables["critical_beside_gpu0"]], abs=0.1)
-    parts = [part for row in tables["critical_path_gpu0"][:-1] if (part := share_text(row["share_percent"] / 100))]
+    assert shown == pytest.approx([row["time_ns"] for row in verb["off_path"]], abs=0.1)
+    parts = [part for row in verb["path"] if (part := share_text(row["share"]))]
     described = section.all("svg")[0].attrs["aria-label"]
     assert all(part in described for part in parts)
 
@@ -143,7 +142,7 @@ def test_the_critical_path_is_that_of_the_verb(drawn: Drawn, decode: Path) -> No
 def test_a_long_run_without_steps_is_left_to_the_verb(decode: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuledger.answers.report.MOST_OPERATIONS", 100)
     section = parsed(page_of(reported(decode))).one("critical")
-    assert "gpuledger critical PROFILE" in section.text
+    assert "gpuledger whatif PROFILE" in section.text
     assert not section.all("svg")
 
 

@@ -75,7 +75,7 @@ def test_a_deep_package_leaves_room_for_the_line(tmp_path: Path) -> None:
     shown = gpuledger("memory", path).stdout
     assert "gate (…/model/model.py:340)" in shown
     whole = json.loads(gpuledger("memory", path, "--format=json").stdout)
-    assert "gate (titan/models/llama/model/model.py:340) < " in json.dumps(whole)
+    assert whole["peak_by_stack"][0]["stack"][-1] == "gate (titan/models/llama/model/model.py:340)"
 
 
 def test_beside_a_timeline_it_is_on_its_clock(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_beside_a_timeline_it_is_on_its_clock(tmp_path: Path) -> None:
     assert shown.index("What to do") < shown.index("Who holds the memory") < shown.index("Where the time went")
     document = json.loads(gpuledger("report", trace, f"--memory={snapshot}", "--no-cache", "--format=json").stdout)
     schema_of("report").validate(document)
-    assert document["memory"]["tables"][0]["rows"][0]["code"] == "MEM-PEAK"
+    assert document["memory"]["findings"][0]["code"] == "MEM-PEAK"
     page = tmp_path / "page.html"
     assert gpuledger("report", trace, f"--memory={snapshot}", "--no-cache", "-o", page).exit_code == 0
     assert 'id="memory-snapshot"' in page.read_text()

@@ -246,12 +246,6 @@ def test_what_programs_read_stays_english(style: str, decode: Path) -> None:
     assert not CJK.search(told.stdout)
 
 
-def test_a_language_that_is_not_there_is_refused(decode: Path) -> None:
-    ran = gpuledger("report", decode, "--lang=fr")
-    assert ran.exit_code == 2
-    assert "'fr' is not one of 'en', 'zh'" in ran.stderr
-
-
 def test_chinese_wraps_between_characters_but_not_before_a_comma() -> None:
     assert wrapped("主机等待，GPU 空闲。", 8) == "主机等\n待，GPU\n空闲。"
     assert wrapped("主机（host）等", 6, 1) == "主机\n （host）\n 等"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.analyse.gap_summary import GapRow, gap_summary
-from gpuledger.answers.one_gpu import steps_answer
+from gpuledger.analyse.step_summary import StepRow
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.profiled_run import ProfiledRun
@@ -23,8 +23,8 @@ from gpuledger.ledger.device import Device, devices
 from gpuledger.present.digits import cell_text
 from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Sheet, Unit
-from gpuledger.present.views.gpu_time import step_sheets
 from gpuledger.present.views.report import report_document
+from gpuledger.present.views.steps import steps_answer
 from gpuledger.present.writers import write
 from gpuledger.present.writers.html.tables import Room, cell
 from gpuledger.selection import Selection
@@ -83,7 +83,8 @@ def test_a_gap_or_step_that_is_printed_is_found_where_it_is_said_to_be(report: P
             assert narrowed.ledger.window_ns == gap.length_ns
             assert gap_summary(report.trace, narrowed).longest == (gap,)
         if device.steps is not None:
-            steps = list(printed_ends(step_sheets(steps_answer(report.trace, device))[4]))
+            listed = steps_answer(report.name, report.trace, [device]).steps
+            steps = list(printed_ends(row_sheet("steps", "", StepRow, listed)))
             step = len(steps) // 2
             narrowed = pasted(report.trace, device, *steps[step])
             assert narrowed.steps is not None
@@ -153,12 +154,3 @@ def test_zero_is_the_same_whatever_is_looked_at(decode: Path) -> None:
         for options in ((), ("--device=0",), ("--time=0.1s:0.2s",), ("--range=layer1",))
     ]
     assert set(zeros) == {11_830_820}
-
-
-@pytest.mark.parametrize(
-    ("given", "complaint"), [("0.5:1s", "has no unit"), ("3s", "expected A:B"), ("a:b", "no time")]
-)
-def test_a_time_that_was_never_printed_is_refused(decode: Path, given: str, complaint: str) -> None:
-    ran = gpuledger("gaps", decode, f"--time={given}")
-    assert (ran.exit_code, ran.stdout) == (2, "")
-    assert complaint in ran.stderr

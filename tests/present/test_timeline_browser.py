@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from gpuledger.selection import Selection
-from gpuledger.trace.strings import Strings
-from gpuledger.trace.tables import Table
 from gpuledger.units import time_text
 from gpuledger.verbs.report import build_report
+from support import trace_notation as notation
 from support.html_pages import page_of, reported
 from support.page_browser import Browser, Page, kept_open, opened
-from support.trace_notation import of_tables, table
 
 EVENTS = 50_000
 FRAME_MS = 16.7
@@ -25,31 +23,9 @@ Unpacked = Callable[[str], Path]
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A page of one stretch with as many events as any holds: half of them calls, half kernels."""
-    count, strings = EVENTS // 2, Strings(("gemm", "needle", "cudaLaunchKernel", "runtime"))
-    begin = range(0, 10_000 * count, 10_000)
-    names = ["needle" if number in (777, 20_001) else "gemm" for number in range(count)]
-    correlation = range(1, count + 1)
-    calls = table(
-        Table.CALLS,
-        strings,
-        count,
-        start_ns=begin,
-        end_ns=[start + 4_000 for start in begin],
-        correlation=correlation,
-        name=["cudaLaunchKernel"] * count,
-        layer=["runtime"] * count,
-        stack=[-1] * count,
-    )
-    kernels = table(
-        Table.KERNELS,
-        strings,
-        count,
-        start_ns=[start + 5_000 for start in begin],
-        end_ns=[start + 5_100 + 53 * (start // 10_000 % 83) for start in begin],
-        correlation=correlation,
-        name=names,
-    )
-    trace = of_tables(strings, {Table.CALLS: calls, Table.KERNELS: kernels})
+    name = "{'needle' if n in (777, 20_001) else 'gemm'}"
+    ran = f"s0: 5000-{{5100 + 53 * (n % 83)}} {name}"
+    trace = notation.trace(f"{EVENTS // 2} times every 10000: 0-4000 launch -> {ran}")
     path = tmp_path_factory.mktemp("large") / "large.html"
     path.write_text(page_of(build_report(trace, "large", Selection(kernel_pattern="none|needle"))))
     return path.as_uri()
@@ -65,25 +41,11 @@ def decode_page(tmp_path_factory: pytest.TempPathFactory, unpacked: Unpacked) ->
 @pytest.fixture(scope="module")
 def sparse(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A page of 4,000 kernels that fill a tenth of the time, 1 us in 10; one thread only polls, another only reads."""
-    count, strings = 4_000, Strings(["gemm", "poll", "read", "os"])
-    begin = range(0, 10_000 * count, 10_000)
-    kernels = table(
-        Table.KERNELS, strings, count, start_ns=begin, end_ns=[start + 1_000 for start in begin], name=["gemm"] * count
+    trace = notation.trace(
+        "4000 times every 10000: s0: 0-1000 gemm",
+        "40 times every 1000000: t7: 0-999000 poll",
+        "t8: 0-40000000 read",
     )
-    polled = range(0, 10_000 * count, 1_000_000)
-    ends = [start + 999_000 for start in polled]
-    calls = table(
-        Table.CALLS,
-        strings,
-        len(polled) + 1,
-        start_ns=[*polled, 0],
-        end_ns=[*ends, 10_000 * count],
-        tid=[7] * len(polled) + [8],
-        name=["poll"] * len(polled) + ["read"],
-        layer=["os"] * (len(polled) + 1),
-        stack=[-1] * (len(polled) + 1),
-    )
-    trace = of_tables(strings, {Table.KERNELS: kernels, Table.CALLS: calls})
     path = tmp_path_factory.mktemp("sparse") / "sparse.html"
     path.write_text(page_of(build_report(trace, "sparse", Selection())))
     return path.as_uri()

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.verbs.questions import QUESTIONS
 from support.command import ROOT, gpuledger
 from support.html_pages import parsed
 from support.opened import plain
@@ -15,7 +14,7 @@ LAYER = ROOT / "captures" / "ncu" / "layer_raw.csv.xz"
 SAMPLED = ROOT / "captures" / "nsys" / "metrics_llama.sqlite.xz"
 
 
-@pytest.mark.parametrize("verb", [*QUESTIONS, "kernels"])
+@pytest.mark.parametrize("verb", ["gaps", "steps", "memory", "ranges", "ops", "kernels"])
 def test_a_page_begins_with_the_answer_and_has_the_tables_of_the_text(verb: str, decode: Path, tmp_path: Path) -> None:
     ran = gpuledger(verb, decode, "-o", tmp_path / "page.html")
     assert ran.exit_code == 0, ran.stderr

@@ -7,7 +7,6 @@ tests/project/test_docs.py wants fresh pages of verbs; Chinese is asked for by `
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ from types import FunctionType
 import pytest
 
 import gpuledger as gpuledger_package
-from gpuledger.agents.table_tools import ask
 from gpuledger.cli.main import verb_named
 from gpuledger.findings.pages import codes, page
 from gpuledger.findings.rules import REFUSALS, RULES
@@ -28,7 +26,6 @@ from gpuledger.present.views.schema import answer_types
 from gpuledger.present.writers.page_text import page_text
 from gpuledger.read.registry import READERS, load_reader
 from gpuledger.verbs import VERBS
-from gpuledger.verbs.questions import QUESTIONS
 from support.command import ROOT, gpuledger
 from support.package_source import MODULES, PACKAGE, nodes
 
@@ -120,8 +117,10 @@ def test_every_code_that_is_told_is_registered() -> None:
 
 
 def test_every_rule_has_its_test() -> None:
-    """A test of findings, or of the analysis they come from, that names the code."""
-    tested = _strings(TESTS / "findings") | _strings(TESTS / "analyse")
+    """A test of findings, or of the analysis they come from, that names the code, or a case in which it is told."""
+    cases = "".join(path.read_text() for path in (TESTS / "cases").glob("*.md"))
+    told = set(re.findall(r"[A-Z]+(?:-[A-Z]+)*", re.sub(r"absent [A-Z -]+|not \w+ [A-Z-]+", "", cases)))
+    tested = told | _strings(TESTS / "findings") | _strings(TESTS / "analyse")
     planted = {
         node.value for node in nodes(TESTS / "support" / "planted_findings.py") if isinstance(node, ast.Constant)
     }
@@ -133,7 +132,7 @@ def test_every_verb_has_its_module_and_every_module_its_verb() -> None:
     assert modules == {verb.command or name for name, verb in VERBS.items() if not verb.declared}
 
 
-NO_VERBS = {"definition", "history", "memory_snapshot", "profiles"}
+NO_VERBS = {"definition", "history", "profiles"}
 
 
 def test_a_verb_that_answers_is_a_function_in_python() -> None:
@@ -143,12 +142,6 @@ def test_a_verb_that_answers_is_a_function_in_python() -> None:
     assert [name for name in answering if not isinstance(getattr(gpuledger_package, name), FunctionType)] == []
     modules = {path.stem for path in (PACKAGE / "verbs").glob("[a-z]*.py")}
     assert {verb.answer for verb in answering.values()} == modules - NO_VERBS
-
-
-def test_every_question_is_told_to_agents() -> None:
-    """What they read before they choose; steps and gaps are tools of their own."""
-    told = inspect.getdoc(ask) or ""
-    assert [name for name in QUESTIONS if name not in ("steps", "gaps") and f"{name}: " not in told] == []
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -11,19 +11,16 @@ from msgspec.structs import replace
 
 from gpuledger import GpuledgerError, open_trace
 from gpuledger.analyse.launch_costs import launch_costs
-from gpuledger.analyse.range_tree import RangeNode, range_tree
-from gpuledger.answers.one_gpu import (
-    memory_answer,
-    ranges_answer,
-    steps_answer,
-)
+from gpuledger.analyse.range_tree import range_tree
+from gpuledger.answers.one_gpu import ranges_of_gpu
 from gpuledger.ledger.steps import Steps
 from gpuledger.present.views.gaps import gaps_answer
-from gpuledger.present.views.gpu_time import ledger_sheet, steps_tables
-from gpuledger.present.views.program_time import memory_tables, ranges_sheet, ranges_tables
+from gpuledger.present.views.memory import memory_answer
+from gpuledger.present.views.ranges import ranges_answer
+from gpuledger.present.views.report import ledger_sheet
+from gpuledger.present.views.steps import steps_answer
 from gpuledger.present.views.tables import tables_document
 from gpuledger.present.writers import write
-from gpuledger.present.writers.csv import sheet_csv
 from gpuledger.present.writers.json import json_text
 from gpuledger.selection import Selection
 from gpuledger.verbs.report import Report, build_report
@@ -53,14 +50,15 @@ def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str
             answered += 1
             for device in report.devices:
                 check_balance(device)
-                made = [
-                    *steps_tables(steps_answer(trace, device)).sheets,
-                    *memory_tables(memory_answer(trace, device)).sheets,
-                    *ranges_tables(ranges_answer(trace, device)).sheets,
-                    ledger_sheet(device),
-                ]
-                assert write(gaps_answer(path.name, trace, [device]).document(), form, width=80)
-                assert write(tables_document("steps", path.name, made, trace.health, device.zero_ns), form, width=80)
+                ranges = ranges_answer(path.name, trace, [device], [ranges_of_gpu(trace, device)], ())
+                assert write(ranges.document(), form, width=80)
+                for answer in (gaps_answer, steps_answer, memory_answer):
+                    assert write(answer(path.name, trace, [device]).document(), form, width=80)
+                assert write(
+                    tables_document("ledger", path.name, [ledger_sheet(device)], trace.health, device.zero_ns),
+                    form,
+                    width=80,
+                )
             assert broken_laws(report) == []
             assert ways[number % 3](report)
     assert answered > 10
@@ -74,7 +72,7 @@ def test_a_range_that_is_open_much_longer_than_the_steps_is_no_share_of_them(tmp
     trace = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=calls, NVTX=nvtx))
     [device] = build_report(trace, "a", Selection()).devices
     on = replace(device, steps=Steps(0, "marked by a range", np.array([900, 980]), 0))
-    shares = {node.name: node.steady_share for node in range_tree(trace, on).nodes}
+    shares = {node.range: node.share for node in range_tree(trace, on).nodes}
     assert shares == {"step": None, "model": pytest.approx(58 / 80)}
 
 
@@ -93,17 +91,17 @@ def test_the_tree_of_ranges_minds_neither_marks_nor_the_order_of_rows(
     [device] = build_report(trace, "a", Selection()).devices
     tree = range_tree(trace, device)
     outer, inner = tree.nodes
-    assert replace(outer, steady_share=None) == RangeNode(
-        "outer", depth=0, instances=1, host_ns=80, gpu_ns=20, own_gpu_ns=3, launches=3, waits=0, steady_share=None
-    )
-    assert replace(inner, steady_share=None) == RangeNode(
-        "inner", depth=1, instances=2, host_ns=20, gpu_ns=17, own_gpu_ns=17, launches=2, waits=0, steady_share=None
-    )
-    assert (tree.outside_gpu_ns, tree.outside_launches) == (0, 0)
-    told = ["  inner,2,20,45.5,17,17,2,0", "(in no range),,,,0,0,0,"]
-    assert sheet_csv(ranges_sheet(tree)).splitlines()[2:] == told
-    monkeypatch.setattr("gpuledger.present.views.program_time.MOST_RANGES", 1)
-    assert sheet_csv(ranges_sheet(tree)).splitlines()[2:] == ["(1 more ranges),2,,,,17,,", told[1]]
+    columns = ("range", "depth", "instances", "host_ns", "gpu_ns", "own_gpu_ns", "launches", "waits")
+    assert [getattr(outer, column) for column in columns] == ["outer", 0, 1, 80, 20, 3, 3, 0]
+    assert [getattr(inner, column) for column in columns] == ["inner", 1, 2, 20, 17, 17, 2, 0]
+    assert (tree.outside.gpu_ns, tree.outside.launches) == (0, 0)
+    answer = ranges_answer("a", trace, [device], [tree], ())
+    assert [row.range for row in answer.ranges] == ["outer", "inner", None]
+    told = write(answer.document(), "text", width=80)
+    assert told.index("\nouter ") < told.index("\n  inner ") < told.index("\n(in no range) ")
+    monkeypatch.setattr("gpuledger.present.views.ranges.MOST_RANGES", 1)
+    few = ranges_answer("a", trace, [device], [tree], ())
+    assert ([row.range for row in few.ranges], few.left_out_ranges, few.left_out_gpu_ns) == (["outer", None], 1, 17)
 
 
 @pytest.mark.parametrize("name", ["decode", "graph", "moe_loop"])
@@ -111,7 +109,8 @@ def test_ranges_hold_as_many_launches_as_launches_says(name: str, unpacked: Call
     """Of kernels and graphs; not copies, and a graph once, whatever it holds."""
     trace = open_trace(unpacked(f"{name}.sqlite"))
     [device] = build_report(trace, name, Selection()).devices
-    each = {node.name: node.launches / node.instances for node in range_tree(trace, device).nodes if node.depth == 0}
+    outermost = [node for node in range_tree(trace, device).nodes if node.depth == 0]
+    each = {node.range: (node.launches or 0) / (node.instances or 1) for node in outermost}
     steady = {line.range: line.launches / line.instances for line in launch_costs(trace, device).by_range}
     assert each.keys() & steady.keys()
     assert {name: each[name] for name in each.keys() & steady.keys()}.items() <= steady.items()

@@ -249,7 +249,7 @@ def test_a_folder_is_known_by_all_its_files(kept: Path, tmp_path: Path, unpacked
     assert fingerprint(look_at(folder)) is None  # and does not wait for somebody to write to it
 
 
-VERBS = ("report", "info", "stats", "gaps", "steps", "memory", "ranges", "ops", "ncu-plan")
+VERBS = ("report", "info", "stats", "gaps", "steps", "memory", "ranges", "ops", "kernels")
 OTHERS = (
     ("fleet", "--workers=0"),
     ("whatif", "--speedup=gemm=2"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import tarfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,18 +18,16 @@ from gpuledger.ledger.device import analyse_devices
 from gpuledger.read.nsys.nccl_payloads import Members, _launched
 from gpuledger.selection import Selection
 from support.command import ROOT, gpuledger
+from support.opened import plain
 
 MIB = 1 << 20
 COMMUNICATOR = "0xebc713ec40323a64"
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ranks() -> Path:
     """Two ranks of one job on one GPU, each an export of its own."""
-    folder = tmp_path_factory.mktemp("two_nccl")
-    with tarfile.open(ROOT / "captures" / "nsys" / "two_nccl.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder
+    return plain(ROOT / "captures" / "nsys" / "two_nccl.tar.xz")
 
 
 def given_by(trace: Trace) -> Counter[tuple[str, int]]:

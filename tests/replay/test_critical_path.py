@@ -45,26 +45,6 @@ def longer(operation: int, by_ns: int) -> Edit:
     return lambda graph: with_durations(graph, one, graph.operations.duration_ns[one] + by_ns)
 
 
-def test_back_from_the_end_to_what_the_host_waited_for() -> None:
-    path = critical_path(model_of(waited().trace()))
-    segments = zip(path.start_ns.tolist(), path.end_ns.tolist(), path.line.tolist(), path.part.tolist(), strict=True)
-    told = [(start // US, end // US, str(path.lines[line]), PathPart(part).name) for start, end, line, part in segments]
-    assert told == [
-        (0, 5, "idle.launch", "CALL"),
-        (5, 15, "idle.dispatch", "CODE"),
-        (15, 20, "idle.launch", "CALL"),
-        (20, 22, "idle.launch_latency", "BEFORE_START"),
-        (22, 82, "compute.other", "RUNNING"),
-        (82, 84, "idle.sync", "WAKE_UP"),
-        (84, 92, "idle.dispatch", "CODE"),
-        (92, 94, "idle.sync", "CALL"),
-        (94, 99, "idle.launch", "CALL"),
-        (99, 101, "idle.launch_latency", "BEFORE_START"),
-        (101, 116, "compute.other", "RUNNING"),
-    ]
-    assert list(path.by_line().items())[:2] == [("compute.other", (75 * US, 2)), ("idle.dispatch", (18 * US, 2))]
-
-
 def test_slack_is_how_much_longer_a_kernel_may_take() -> None:
     model = model_of(waited().trace())
     spare = slack(model).operation_ns.tolist()

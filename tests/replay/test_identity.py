@@ -15,12 +15,11 @@ from gpuledger import open_trace
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import Trace
-from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from support.command import ROOT
 from support.random_graphs import graph_of, graph_of_export
 from support.thorough import tries
-from support.trace_notation import of_tables, table, trace
+from support.trace_notation import trace
 
 NSYS = ("decode", "graph", "zoo_node", "zoo_graph", "two_gloo", "one_nccl", "experts_grouped")
 TORCH = ("decode", "graph", "graph_warm", "moe_batched_gemm")
@@ -67,29 +66,12 @@ def test_a_random_export(tmp_path_factory: pytest.TempPathFactory, number: int) 
 
 def _calls(names: list[str], correlation: list[int], *kernels: tuple[int, int, int]) -> Trace:
     """Calls of 10 ns every 20, and kernels (start, end, correlation)."""
-    strings = Strings(dict.fromkeys(("k", *names)))
-    begin = [20 * place for place in range(len(names))]
-    calls = table(
-        Table.CALLS,
-        strings,
-        len(names),
-        start_ns=begin,
-        end_ns=[start + 10 for start in begin],
-        name=names,
-        correlation=correlation,
-        layer=["runtime"] * len(names),
+    calls = enumerate(zip(names, correlation, strict=True))
+    return trace(
+        "tables calls kernels",
+        *(f"{20 * at}-{20 * at + 10} {name} correlation={number}" for at, (name, number) in calls),
+        *(f"s0: {start}-{end} k correlation={launched}" for start, end, launched in kernels),
     )
-    start, end, launched = zip(*kernels, strict=True) if kernels else ((), (), ())
-    rows = table(
-        Table.KERNELS,
-        strings,
-        len(kernels),
-        start_ns=start,
-        end_ns=end,
-        correlation=launched,
-        name=["k"] * len(kernels),
-    )
-    return of_tables(strings, {Table.CALLS: calls, Table.KERNELS: rows})
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from gpuledger.replay.edits import with_durations
 from gpuledger.replay.graph import DependencyGraph, join_graphs
 from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import Trace
-from support.call_notation import called
 from support.random_export import write
 from support.thorough import tries
+from support.trace_notation import called
 from support.trace_notation import trace as kernels_alone
 
 EARLY = called("0-10 cudaLaunchKernel -> s7: 12-50 compute", "10-20 cudaLaunchKernel -> s7: 51-100 reduce")
@@ -68,3 +68,18 @@ def test_one_alone_is_itself_and_an_empty_one_adds_nothing() -> None:
     for given_graphs in ([graph], [graph, empty], [empty, graph]):
         both = join_graphs(given_graphs, [0] * len(given_graphs))
         assert np.array_equal(replay_times(both.graph).end, graph.recorded.end)
+
+
+@settings(max_examples=tries(12))
+@given(st.integers(0, 100_000), st.integers(1, 8))
+def test_whatever_met_in_one_trace_the_replay_is_exact(
+    tmp_path_factory: pytest.TempPathFactory, number: int, meetings: int
+) -> None:
+    path: Path = tmp_path_factory.getbasetemp() / "random.sqlite"
+    write(path, number)
+    trace = open_trace(path)
+    meets = np.random.default_rng(number).integers(-1, meetings, len(host_and_activities(trace)[1]))
+    graph = with_rendezvous(graph_of(trace), meets)
+    times = replay_times(graph)
+    for side in ("start", "end", "call_end"):
+        assert np.array_equal(getattr(times, side), getattr(graph.recorded, side))

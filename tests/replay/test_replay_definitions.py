@@ -13,17 +13,12 @@ from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.replay import program_order
 from gpuledger.replay.build import dependency_graph
-from gpuledger.replay.critical_path import critical_path
-from gpuledger.replay.cross_stream_waits import with_rendezvous
 from gpuledger.replay.edits import run_aside, scale_operations, with_free_launches, without_events, without_latency
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import scenario
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
-from gpuledger.trace.strings import Strings
-from gpuledger.trace.tables import Table
-from support.call_notation import called
-from support.trace_notation import of_tables, table, trace
+from support.trace_notation import called, trace
 
 US = 1_000
 LAUNCH = "cudaLaunchKernel"
@@ -35,20 +30,6 @@ def graph_of(recorded: Trace) -> DependencyGraph:
 
 
 # what calls wait for
-
-
-@pytest.mark.parametrize(("begins", "waits_for"), [(10, [0]), (11, [])])
-def test_who_waits_for_an_event_waits_for_what_was_not_over_yet(begins: int, waits_for: list[int]) -> None:
-    graph = graph_of(called(FIRST, f"{begins}-25 cudaEventSynchronize", f"30-32 {LAUNCH} -> s7: 34-40"))
-    assert graph.wait.tolist() == waits_for
-    assert graph.calls.blocks.tolist() == [0, len(waits_for), 0]
-
-
-@pytest.mark.parametrize(("ends", "waits_for"), [(23, [0]), (24, [])])
-def test_clocks_agree_to_3_us(ends: int, waits_for: list[int]) -> None:
-    """The call that waits returns at 20."""
-    graph = graph_of(called(f"0-2 {LAUNCH} -> s7: 4-{ends}", "5-20 cudaDeviceSynchronize"))
-    assert graph.wait.tolist() == waits_for
 
 
 def test_1022_operations_fit_into_a_queue() -> None:
@@ -66,58 +47,6 @@ def test_a_launch_of_more_than_three_usual_ones_waited_for_room(
     graph = graph_of(called(*queued, f"45-{45 + took} {LAUNCH} -> s7: 101-110"))
     assert graph.wait.tolist() == waits_for
     assert graph.calls.duration_ns[2] == (2 if waits_for else took) * US
-
-
-def test_a_copy_call_that_waits_takes_10_us_by_itself() -> None:
-    """It returns 20 us after its copy has ended."""
-    strings = Strings(("cudaMemcpy", "Host-to-Device", "runtime"))
-    calls = table(Table.CALLS, strings, 1, end_ns=[60 * US], correlation=[1], name=["cudaMemcpy"], layer=["runtime"])
-    copies = table(
-        Table.COPIES,
-        strings,
-        1,
-        start_ns=[30 * US],
-        end_ns=[40 * US],
-        correlation=[1],
-        graph_node=[-1],
-        kind=["Host-to-Device"],
-    )
-    graph = graph_of(of_tables(strings, {Table.CALLS: calls, Table.COPIES: copies}))
-    assert (graph.wait.tolist(), graph.wait_ns.tolist()) == ([0], [20 * US])
-    assert graph.calls.duration_ns.tolist() == [10 * US]
-
-
-@pytest.mark.parametrize(("begins", "after"), [(40, 1), (41, -1)])
-def test_a_thread_waited_for_one_that_worked_half_of_the_time(begins: int, after: int) -> None:
-    """It stands still from 2 to 102, and the other one works until 90."""
-    graph = graph_of(called(FIRST, f"t1: {begins}-90 cudaMalloc", f"102-104 {LAUNCH} -> s7: 106-110"))
-    assert graph.calls.after.tolist() == [-1, 0, after]
-
-
-def test_a_new_thread_follows_what_its_process_called_last() -> None:
-    """It kept its time whatever came before it: of 25.9 s of host code nothing was saved."""
-    threads = f"t1: 10100-10102 {LAUNCH} -> s8: 10104-10110", f"t2: 10150-10152 {LAUNCH} -> s9: 10154-10160"
-    graph = graph_of(called(FIRST, f"10000-10002 {LAUNCH} -> s7: 10004-10010", *threads))
-    assert graph.calls.after.tolist() == [-1, -1, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("wait", "after"), [("pthread_cond_wait", 2), ("sem_clockwait", 2), ("poll", -1), ("read", -1)]
-)
-def test_a_thread_that_waited_to_be_woken_was_woken_by_who_called_last(wait: str, after: int) -> None:
-    """It waits from 3 to 100; the others work in turns, none of them for half of that."""
-    others = "t1: 20-30 cudaMalloc", "t2: 80-90 cudaMalloc"
-    graph = graph_of(called(FIRST, *others, f"3-100 {wait}", f"102-104 {LAUNCH} -> s7: 106-110"))
-    assert graph.calls.after.tolist() == [-1, 0, 1, after]
-
-
-@pytest.mark.parametrize(("until", "after"), [(51, -1), (52, 1)])
-def test_what_came_before_most_of_a_wait_did_not_end_it(until: int, after: int) -> None:
-    """It stands still from 2 to 102."""
-    graph = graph_of(
-        called(FIRST, f"t1: {until - 5}-{until} cudaMalloc", "3-100 sem_wait", f"102-104 {LAUNCH} -> s7: 106-110")
-    )
-    assert graph.calls.after.tolist() == [-1, 0, after]
 
 
 def prefetching(loaders: int, steps: int = 20) -> Trace:
@@ -146,18 +75,6 @@ def test_threads_that_wait_for_a_step_come_sooner_where_it_is_shorter(loaders: i
     gemms = np.flatnonzero(scene.part.work.name == recorded.strings.code("gemm"))
     saved = scene.saved_ns(lambda graph: scale_operations(graph, gemms, 0.1))
     assert saved == pytest.approx(device.step_count * 801 * US, rel=0.06)
-
-
-@pytest.mark.parametrize(("begins", "groups"), [(80, 1), (81, 0)])
-def test_kernels_that_only_touch_have_not_met(begins: int, groups: int) -> None:
-    """The first of them ends at 81."""
-    met = called(
-        f"0-10 {LAUNCH} -> s7: 12-50 compute",
-        f"0-10 {LAUNCH} -> s7: 51-81 reduce",
-        f"t1: 0-10 {LAUNCH} -> s9: 12-{begins - 1} compute",
-        f"t1: 0-10 {LAUNCH} -> s9: {begins}-101 reduce",
-    )
-    assert with_rendezvous(graph_of(met), np.array([-1, -1, 5, 5])).groups == groups
 
 
 # what changes do
@@ -201,15 +118,3 @@ def test_what_waited_for_the_end_of_work_that_moves_aside_waits_for_its_beginnin
 
 
 # the critical path
-
-
-@pytest.mark.parametrize(("lag", "line"), [(10, "idle.turnaround"), (11, "idle.device_wait")])
-def test_a_lag_of_more_than_10_us_on_the_path_is_a_wait_of_the_device(lag: int, line: str) -> None:
-    recorded = called(FIRST, f"3-5 {LAUNCH} -> s7: {10 + lag}-60")
-    [device] = analyse_devices(recorded, "test", Selection())
-    lines = critical_path(scenario(recorded, device)).by_line()
-    assert {str(each): ns // US for each, (ns, _) in lines.items() if each.is_idle} == {
-        "idle.launch": 2,
-        "idle.launch_latency": 2,
-        line: lag,
-    }

@@ -8,7 +8,6 @@ step times that were measured over three runs. `captures/README.md` says how the
 from __future__ import annotations
 
 import json
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -26,6 +25,7 @@ from gpuledger.replay.graph import Bound, DependencyGraph
 from gpuledger.replay.passes import replay_times
 from gpuledger.trace.keys import Positions
 from support.command import CAPTURES
+from support.opened import plain
 
 IN_TURN = ("side_streams.one_stream", "graph_branches.chain", "legacy_stream.blocking")
 SIDE_BY_SIDE = ("side_streams.two_streams", "graph_branches.branches", "legacy_stream.non_blocking")
@@ -78,11 +78,8 @@ def _kept(graph: DependencyGraph, changed: DependencyGraph) -> float:
 
 
 @pytest.fixture(scope="module")
-def structures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("structures")
-    with tarfile.open(CAPTURES / "structures.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "structures"
+def structures() -> Path:
+    return plain(CAPTURES / "structures.tar.xz") / "structures"
 
 
 def _measured(structures: Path, slower: str, faster: str) -> float:

@@ -168,7 +168,7 @@ BAD = [
     (changed(11, "  - bench: []"), ":11: 'bench' of item 1 of 'steps': an empty command"),
     (
         changed(11, "  - as: x"),
-        ":11: item 1 of 'steps': expected one of the keys capture, bench, report, phases, fleet, whatif, command",
+        ":11: item 1 of 'steps': expected one of the keys capture, bench, report, ranges, fleet, whatif, command",
     ),
     (
         changed(11, "  - {bench: [moe], needs: cuda}"),
@@ -474,38 +474,33 @@ def test_figures_are_found_by_key() -> None:
 
 
 TABLES = {
-    "schema": "gpuledger.phases/1",
-    "tables": [
-        {"table": "empty", "title": "", "rows": []},
-        {
-            "table": "phases_gpu0",
-            "title": "",
-            "rows": [
-                {"phase": "dispatch", "per_step_ns": 5.0, "visits": None},
-                {"phase": "other work", "per_step_ns": 7.0, "visits": 2},
-            ],
-        },
-        {"table": "gaps", "title": "", "rows": [{"from": "dispatch", "idle_ns": 3, "cause": "idle.sync"}]},
+    "schema": "gpuledger.ranges/1",
+    "sentences": ["said"],
+    "empty": [],
+    "phases": [
+        {"gpu": 0, "phase": "dispatch", "per_step_ns": 5.0, "visits": None},
+        {"gpu": 0, "phase": "other work", "per_step_ns": 7.0, "visits": 2},
     ],
+    "phase_gaps": [{"gpu": 0, "before": "dispatch", "idle_ns": 3, "cause": "idle.sync"}],
 }
 
 
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("phases.dispatch.per_step_ns", 5.0, ""),
-        ("phases.other_work.per_step_ns", 7.0, ""),
-        ("phases.dispatch.idle_ns", 3, ""),
-        ("phases.per_step_ns", 7.0, ""),
-        ("phases.cause", "idle.sync", ""),
-        ("phases.dispatch.visits", None, "not measured"),
-        ("phases.dispach.per_step_ns", None, "did you mean 'dispatch.per_step_ns'?"),
-        ("phases.idle", None, "did you mean 'idle_ns'?"),
+        ("ranges.dispatch.per_step_ns", 5.0, ""),
+        ("ranges.other_work.per_step_ns", 7.0, ""),
+        ("ranges.dispatch.idle_ns", 3, ""),
+        ("ranges.per_step_ns", 7.0, ""),
+        ("ranges.cause", "idle.sync", ""),
+        ("ranges.dispatch.visits", None, "not measured"),
+        ("ranges.dispach.per_step_ns", None, "did you mean 'dispatch.per_step_ns'?"),
+        ("ranges.idle", None, "did you mean 'idle_ns'?"),
         ("fleet.wait_ns", None, "no step of this cell makes fleet"),
     ],
 )
 def test_figures_of_tables_are_found_by_row_and_column(key: str, value: object, said: str) -> None:
-    figure = Documents(tables={"phases": TABLES}, undone=frozenset({"fleet"})).figure(key)
+    figure = Documents(tables={"ranges": TABLES}, undone=frozenset({"fleet"})).figure(key)
     assert figure.value == value
     assert said in figure.reason
     assert figure.wrong == ("did you mean" in said)

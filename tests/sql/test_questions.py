@@ -78,7 +78,7 @@ def _steps(subject: Subject) -> list[tuple[Any, ...]]:
     varied = variation(subject.device)
     assert varied is not None
     return [
-        (step.step, step.kernels, step.busy_ns, step.length_ns, round(100 * step.busy_share, 1))
+        (step.step, step.kernels, step.busy_ns, step.length_ns, round(100 * (step.busy_share or 0), 1))
         for step in step_books(subject.device, varied)
     ]
 

@@ -6,22 +6,20 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from gpuledger.verbs.questions import QUESTIONS
 from support.command import ROOT
 
 CJK = re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
 
 CHINESE_CASES = {
-    **dict.fromkeys(QUESTIONS, ("attn.sqlite",)),
+    **dict.fromkeys(("gaps", "steps", "memory", "ranges", "ops"), ("attn.sqlite",)),
     "align": ("attn.sqlite", "decode.sqlite", "--range=attention"),
-    "critical": ("zoo_node.sqlite",),
     "diff": ("experts_batched.sqlite", "experts_grouped.sqlite"),
     "fleet": ("two_gloo.sqlite",),
     "gaps": ("attn.sqlite",),
     "info": ("attn.sqlite",),
     "kernels": ("attn.sqlite",),
     "ops": ("attn.json.gz",),
-    "phases": ("experts_batched.sqlite",),
+    "ranges": ("experts_batched.sqlite",),
     "report": ("attn.sqlite",),
     "query": ("attn.sqlite", "SELECT start_ns FROM kernels"),
     "whatif": ("attn.sqlite", "--speedup=compute=2", "--fix=LAUNCH-BOUND", "--host=2"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -12,10 +12,8 @@ from gpuledger import Table, Trace
 from gpuledger.ledger.device import Device
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Gpu
-from gpuledger.trace.spans import depths, parents
-from gpuledger.trace.strings import Strings
 from gpuledger.verbs.report import build_report
-from support.trace_notation import of_tables, table
+from support.trace_notation import TraceText
 
 LAYER = ("norm", "gemm", "attention", "gemm2")
 
@@ -44,57 +42,28 @@ class Launch(Struct, frozen=True):
 
 def traced(found: Sequence[Op], launches: Sequence[Launch], *, gpu: str = "NVIDIA H200") -> Trace:
     """A trace of operators, calls and kernels. Correlations are the positions of the launches."""
-    work = [(at, launch, kernel) for at, launch in enumerate(launches) for kernel in launch.kernels]
-    texts = [op.name for op in found] + [op.inputs for op in found] + [op.kind for op in found]
-    texts += [launch.name for launch in launches] + [kernel[2] for *_, kernel in work] + ["runtime"]
-    texts += [launch.kernel for launch in launches]
-    strings = Strings(dict.fromkeys(texts))
-    start, end, tid = (np.array([getattr(op, key) for op in found], np.int64) for key in ("start", "end", "tid"))
-    parent = np.full(len(found), -1)
-    for kind in {op.kind for op in found}:
-        mine = np.flatnonzero([op.kind == kind for op in found])
-        up = parents(start[mine], end[mine], tid[mine])
-        parent[mine] = np.where(up >= 0, mine[up], -1)
-    tables = {
-        Table.RANGES: table(
-            Table.RANGES,
-            strings,
-            len(found),
-            start_ns=start,
-            end_ns=end,
-            tid=tid,
-            name=[op.name for op in found],
-            kind=[op.kind for op in found],
-            parent=parent,
-            depth=depths(parent),
-            inputs=np.array([strings.code(op.inputs) if op.inputs else -1 for op in found]),
-        ),
-        Table.CALLS: table(
-            Table.CALLS,
-            strings,
-            len(launches),
-            start_ns=[launch.start for launch in launches],
-            end_ns=[launch.end for launch in launches],
-            tid=[launch.tid for launch in launches],
-            correlation=np.arange(len(launches)),
-            name=[launch.name for launch in launches],
-            layer=["runtime"] * len(launches),
-            stack=np.full(len(launches), -1),
-            kernel=np.array([strings.code(launch.kernel) if launch.kernel else -1 for launch in launches]),
-        ),
-        Table.KERNELS: table(
-            Table.KERNELS,
-            strings,
-            len(work),
-            start_ns=[kernel[0] for *_, kernel in work],
-            end_ns=[kernel[1] for *_, kernel in work],
-            name=[kernel[2] for *_, kernel in work],
-            correlation=[at for at, *_ in work],
-            grid=[(launch.grid, 1, 1) for _, launch, _ in work],
-            graph_node=np.full(len(work), -1),
-        ),
+    rows: dict[Table, list[dict[str, Any]]] = {
+        Table.RANGES: [
+            {"start_ns": op.start, "end_ns": op.end, "tid": op.tid, "name": op.name, "kind": op.kind}
+            | ({"inputs": op.inputs} if op.inputs else {})
+            for op in found
+        ],
+        Table.CALLS: [
+            {"start_ns": launch.start, "end_ns": launch.end, "tid": launch.tid, "name": launch.name}
+            | {"correlation": at, "layer": "runtime"}
+            | ({"kernel": launch.kernel} if launch.kernel else {})
+            for at, launch in enumerate(launches)
+        ],
+        Table.KERNELS: [
+            {"start_ns": start, "end_ns": end, "name": name, "correlation": at}
+            | {"grid": (launch.grid, 1, 1), "graph_node": -1}
+            for at, launch in enumerate(launches)
+            for start, end, name in launch.kernels
+        ],
     }
-    made = of_tables(strings, {each: rows for each, rows in tables.items() if len(rows)})
+    text = TraceText(1)
+    text.rows = {which: each for which, each in rows.items() if each}
+    made = text.trace()
     return replace(made, origin=replace(made.origin, gpus=(Gpu(gpu),)))
 
 

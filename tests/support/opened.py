@@ -6,6 +6,7 @@ import atexit
 import functools
 import lzma
 import shutil
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -16,7 +17,12 @@ from gpuledger.verbs.report import Report
 
 @functools.cache
 def plain(path: Path) -> Path:
-    """The profile itself; where it is packed with xz, an unpacked copy."""
+    """The profile itself; where it is packed with xz, an unpacked copy, and of an archive a folder."""
+    if path.name.endswith(".tar.xz"):
+        folder = _folder() / path.parent.name / path.name.removesuffix(".tar.xz")
+        with tarfile.open(path) as archive:
+            archive.extractall(folder, filter="data")
+        return folder
     if path.suffix != ".xz":
         return path
     copy = _folder() / path.parent.name / path.stem

@@ -7,19 +7,22 @@
         program.read()          # waits for the device
     trace = program.trace()
 
+or as text, with the loops of `trace_notation`: `programmed("10 times: range forward: kernel gemm 40; read")`.
 Times are in microseconds. A launch returns after LAUNCH_US; a kernel runs when it is launched and its stream is free.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from msgspec.structs import replace
+
 from gpuledger.trace.model import Gpu, Trace
-from gpuledger.trace.strings import Strings
-from gpuledger.trace.tables import Rows, Table
-from support.trace_notation import of_tables, table
+from gpuledger.trace.tables import Table
+from support.trace_notation import TraceText, gpu_of, number, run, statements, with_health
 
 LAUNCH_US = 5
 LATENCY_US = 2
@@ -31,12 +34,12 @@ class Program:
     def __init__(self) -> None:
         self.now_us = 0
         self._free_us: dict[int, int] = {}
-        self._kernels: list[tuple[int, int, int, str, int]] = []
+        self._kernels: list[tuple[int, int, int, int, str]] = []
         self._blocks: list[int] = []
-        self._copies: list[tuple[int, int, int, str, int]] = []
+        self._copies: list[tuple[int, int, int, int, str]] = []
         self._calls: list[tuple[int, int, str, int]] = []
-        self._ranges: list[tuple[int, int, str, int]] = []
-        self._depth = 0
+        self._ranges: list[tuple[int, int, str]] = []
+        self._usual_blocks = 0
         self._correlation = 0
         self._recording = True
 
@@ -49,7 +52,7 @@ class Program:
         call = self._call("cudaLaunchKernel", LAUNCH_US)
         start, end = self._run(stream, us)
         if self._recording:
-            self._kernels.append((start, end, stream, name, call))
+            self._kernels.append((start, end, stream, call, name))
             self._blocks.append(blocks)
 
     def read(self, us: int = 2, *, stream: int = 7) -> None:
@@ -67,7 +70,7 @@ class Program:
         self.now_us = began
         call = self._call("cudaMemcpyAsync", end + LATENCY_US - began)
         if self._recording:
-            self._copies.append((start, end, stream, kind, call))
+            self._copies.append((start, end, stream, call, kind))
 
     def wait(self) -> None:
         """The host waits for all that it launched."""
@@ -76,11 +79,10 @@ class Program:
     @contextmanager
     def range(self, name: str) -> Iterator[None]:
         """What is done meanwhile lies in a range."""
-        began, depth, self._depth = self.now_us, self._depth, self._depth + 1
+        began = self.now_us
         yield
-        self._depth = depth
         if self._recording:
-            self._ranges.append((began, self.now_us, name, depth))
+            self._ranges.append((began, self.now_us, name))
 
     @contextmanager
     def unrecorded(self) -> Iterator[None]:
@@ -88,6 +90,27 @@ class Program:
         self._recording = False
         yield
         self._recording = True
+
+    def do(self, line: str) -> None:
+        """A line of a program as text: `kernel gemm 40 blocks=8 stream=9`, `host 20`, `read`, `write 500`, `wait`."""
+        verb, _, rest = line.partition(" ")
+        named = {key: int(value) for key, value in re.findall(r" (blocks|stream)=(\d+)", f" {rest}")}
+        words = re.sub(r" (blocks|stream)=\d+", "", f" {rest}").split(" ")[1:]
+        us = [number(words.pop())] if words and re.fullmatch(r"\d+", words[-1]) else []
+        if verb == "kernel":
+            self.kernel(" ".join(words), *us, **{"blocks": self._usual_blocks, **named})
+        elif verb == "blocks":
+            [self._usual_blocks] = us
+        elif verb == "call":
+            self._call(" ".join(words), *us)
+        elif verb in ("host", "read", "write", "wait"):
+            getattr(self, verb)(*us, **named)
+        else:
+            raise ValueError(f"{verb!r} is none of kernel, host, read, write, wait, call, range, unrecorded, times")
+
+    def within(self, header: str) -> AbstractContextManager[None]:
+        """What stands around lines: `range forward`, `unrecorded`."""
+        return self.range(header.removeprefix("range ")) if header.startswith("range ") else self.unrecorded()
 
     def _call(self, name: str, us: int) -> int:
         self._correlation += 1
@@ -103,56 +126,44 @@ class Program:
 
     def trace(self, gpu: Gpu | None = None) -> Trace:
         """What was recorded, on some GPU."""
-        rows = (*self._kernels, *self._copies, *self._calls, *self._ranges)
-        texts = dict.fromkeys(text for row in rows for text in row if isinstance(text, str))
-        strings = Strings((*texts, "runtime", "push_pop"))
-        return of_tables(
-            strings,
-            {
-                Table.KERNELS: _work(
-                    Table.KERNELS,
-                    strings,
-                    "name",
-                    self._kernels,
-                    grid=[(blocks, min(blocks, 1), min(blocks, 1)) for blocks in self._blocks],
-                ),
-                Table.COPIES: _work(Table.COPIES, strings, "kind", self._copies),
-                Table.CALLS: table(
-                    Table.CALLS,
-                    strings,
-                    len(self._calls),
-                    start_ns=[1_000 * start for start, *_ in self._calls],
-                    end_ns=[1_000 * end for _, end, *_ in self._calls],
-                    name=[name for _, _, name, _ in self._calls],
-                    correlation=[correlation for *_, correlation in self._calls],
-                    layer=["runtime"] * len(self._calls),
-                    stack=[-1] * len(self._calls),
-                ),
-                Table.RANGES: table(
-                    Table.RANGES,
-                    strings,
-                    len(self._ranges),
-                    start_ns=[1_000 * start for start, *_ in self._ranges],
-                    end_ns=[1_000 * end for _, end, *_ in self._ranges],
-                    name=[name for _, _, name, _ in self._ranges],
-                    depth=[depth for *_, depth in self._ranges],
-                    kind=["push_pop"] * len(self._ranges),
-                ),
-            },
-            gpu or Gpu("test GPU"),
-        )
+        made = TraceText(1_000)
+        made.rows = {
+            Table.KERNELS: [
+                dict(_work(*row), name=name, grid=(blocks, min(blocks, 1), min(blocks, 1)))
+                for (*row, name), blocks in zip(self._kernels, self._blocks, strict=True)
+            ],
+            Table.COPIES: [dict(_work(*row), kind=kind) for *row, kind in self._copies],
+            Table.CALLS: [
+                {**_span(start, end), "name": name, "correlation": correlation, "layer": "runtime"}
+                for start, end, name, correlation in self._calls
+            ],
+            Table.RANGES: [
+                {**_span(start, end), "name": name, "kind": "push_pop"} for start, end, name in self._ranges
+            ],
+        }
+        recorded = made.trace()
+        return replace(recorded, origin=replace(recorded.origin, gpus=(gpu or Gpu("test GPU"),)))
 
 
-def _work(which: Table, strings: Strings, named: str, rows: list[tuple[int, int, int, str, int]], **more: Any) -> Rows:
-    return table(
-        which,
-        strings,
-        len(rows),
-        start_ns=[1_000 * start for start, *_ in rows],
-        end_ns=[1_000 * end for _, end, *_ in rows],
-        stream=[stream for _, _, stream, _, _ in rows],
-        correlation=[correlation for *_, correlation in rows],
-        graph_node=[-1] * len(rows),
-        **{named: [name for *_, name, _ in rows]},
-        **more,
-    )
+def _span(start_us: int, end_us: int) -> dict[str, Any]:
+    return {"start_ns": 1_000 * start_us, "end_ns": 1_000 * end_us}
+
+
+def _work(start_us: int, end_us: int, stream: int, correlation: int) -> dict[str, Any]:
+    return {**_span(start_us, end_us), "stream": stream, "correlation": correlation, "graph_node": -1}
+
+
+def programmed(text: str, **known: Any) -> Trace:
+    """The trace of a program as text, which may say its GPU, `gpu NVIDIA H200 sm_count=132`, and `health CODE`."""
+    program = Program()
+    about: dict[str, list[str]] = {"gpu": [], "health": []}
+
+    def does(line: str, at_ns: int) -> None:
+        word, _, rest = line.partition(" ")
+        if word in about:
+            about[word].append(rest)
+        else:
+            program.do(line)
+
+    run(statements(text), does, program.within, {"unit_ns": 1_000, **known})
+    return with_health(program.trace(*map(gpu_of, about["gpu"])), about["health"])

@@ -16,6 +16,7 @@ from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Collectives, Group, PackedCollectives
 from gpuledger.ledger.books import Line
 from gpuledger.trace.spans import Span, Spans, union
+from support.trace_notation import run, statements, time_ns
 
 US = 1_000
 _LINE = re.compile(r"(?P<start>\d+)-(?P<end>\d+) (?P<kind>\w+)(?: (?P<bytes>\d+) B)?(?: in (?P<group>\w+))?")
@@ -65,6 +66,37 @@ def rank(
         collectives=PackedCollectives.of(collectives),
         losses=(),
     )
+
+
+def ranks_of(text: str, **known: Any) -> list[RankSummary]:
+    """Ranks as text: `rank 0 world=3 compute=50 edges=0,1000: 0-100 all_reduce 3000 B; 200-300 barrier`."""
+    given: list[tuple[str, list[str]]] = []
+
+    def does(line: str, at_ns: int) -> None:
+        header, _, rest = line.rpartition(": ") if line.startswith("rank ") else ("", "", line)
+        if header or line.startswith("rank "):
+            given.append((header or line, []))
+        if rest and not rest.startswith("rank "):
+            at = at_ns // US
+            given[-1][1].append(re.sub(r"^(\d+)-(\d+)", lambda m: f"{int(m[1]) + at}-{int(m[2]) + at}", rest))
+
+    run(statements(text), does, known={"unit_ns": US, **known})
+    return [_rank_of(header, lines) for header, lines in given]
+
+
+def _rank_of(header: str, lines: list[str]) -> RankSummary:
+    number, *options = header.removeprefix("rank ").rstrip(":").split()
+    option = dict(each.split("=") for each in options)
+    made = rank(
+        None if number == "-" else int(number),
+        *lines,
+        world=int(option["world"]) if "world" in option else None,
+        compute_us=int(option.get("compute", 0)),
+        edges_us=[int(edge) for edge in option["edges"].split(",")] if "edges" in option else (),
+        profile=option.get("profile"),
+    )
+    made = replace(made, losses=tuple(option["lost"].split(",")) if "lost" in option else (), clock=option.get("clock"))
+    return moved(made, time_ns(option["moved"], US)) if "moved" in option else made
 
 
 def _matched(line: str) -> re.Match[str]:

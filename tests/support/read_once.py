@@ -26,7 +26,6 @@ from gpuledger.read.plain_window import manifest_of, plain_window_ns
 from gpuledger.read.request import Progress, WantedColumns
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
-from gpuledger.verbs import questions
 
 _KEPT: Final = 12
 """Of each kind: tests that come one after another look at no more profiles, and they take memory."""
@@ -39,7 +38,6 @@ def read_once() -> Iterator[None]:
     """While this is entered, a file that did not change is not read again, nor analysed in the same way again."""
     with (
         patch.object(read, "_read_trace", _opened_once),
-        patch.object(questions, "analyse_devices", _analysed_once),
         patch.object(profiled_run, "analyse_devices", _analysed_once),
         patch.object(profiled_run, "subjects_of", _subjects_once),
         patch.object(profiled_run, "findings_of", _found_once),

@@ -13,8 +13,8 @@ from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
 from gpuledger.jobs import run
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
-from support.call_notation import called
 from support.rank_traces import generator
+from support.trace_notation import called
 
 GENERATOR: Any = generator()
 RANKS, STEPS, LAUNCHES = 5, 4, 96

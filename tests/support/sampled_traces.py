@@ -9,9 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpuledger.trace.model import Gpu, Trace
-from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
-from support.trace_notation import of_tables, table
+from support.trace_notation import TraceText
 
 SM_ACTIVE, TENSOR = "SMs Active [Throughput %]", "Tensor Active [Throughput %]"
 H200 = Gpu("NVIDIA H200", None, (9, 0), 132, None, 4_814_304_000_000, 1_980_000_000)
@@ -51,28 +50,18 @@ def sampled(
 
 def with_samples(launches: Sequence[Ran], rows: Sequence[tuple[int, str, int]], gpu: Gpu = H200) -> Trace:
     """A trace with these samples: stamp, counter, value."""
-    strings = Strings(dict.fromkeys([*(ran.name for ran in launches), *(counter for _, counter, _ in rows)]))
-    kernels = table(
-        Table.KERNELS,
-        strings,
-        len(launches),
-        start_ns=[ran.start_ns for ran in launches],
-        end_ns=[ran.end_ns for ran in launches],
-        name=[ran.name for ran in launches],
-        grid=[(ran.blocks, 1, 1) for ran in launches],
-        block=[(256, 1, 1) for _ in launches],
-    )
-    stamps = [stamp for stamp, _, _ in rows]
-    metrics = table(
-        Table.METRICS,
-        strings,
-        len(rows),
-        start_ns=stamps,
-        end_ns=stamps,
-        name=[counter for _, counter, _ in rows],
-        value=[value for _, _, value in rows],
-    )
-    trace = of_tables(strings, {Table.KERNELS: kernels, Table.METRICS: metrics})
+    made = TraceText(1)
+    made.rows = {
+        Table.KERNELS: [
+            {"start_ns": ran.start_ns, "end_ns": ran.end_ns, "name": ran.name}
+            | {"grid": (ran.blocks, 1, 1), "block": (256, 1, 1)}
+            for ran in launches
+        ],
+        Table.METRICS: [
+            {"start_ns": stamp, "end_ns": stamp, "name": counter, "value": value} for stamp, counter, value in rows
+        ],
+    }
+    trace = made.trace()
     return replace(trace, origin=replace(trace.origin, gpus=(gpu,)))
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
-
 from gpuledger.export.perfetto import PerfettoWriter
 from gpuledger.export.sections import earliest_ns, scene, sections
 from gpuledger.export.timeline import UniqueNumbers
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace, os_pid
-from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from support.perfetto_decoder import Decoded
-from support.trace_notation import of_tables, table
+from support.trace_notation import TraceText
 
 ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 
@@ -73,39 +70,25 @@ NASTY = (
 
 
 def nasty_trace() -> Trace:
-    strings = Strings((*NASTY, "cudaLaunchKernel", "runtime", "push_pop", "mark"))
-    count = len(NASTY)
-    kernels = table(
-        Table.KERNELS,
-        strings,
-        count,
-        start_ns=[10 * at - 30 for at in range(count)],
-        end_ns=[10 * at - 30 + length for at, length in enumerate((5, 0, -7, 10, 10, 0, -1, 1))],
-        name=list(NASTY),
-        correlation=list(range(1, count + 1)),
-        grid=np.full((count, 3), -1),
-    )
-    ranges = table(
-        Table.RANGES,
-        strings,
-        count,
-        start_ns=[0] * count,
-        end_ns=[100, 0, -5, 100, 50, 20, 20, 0],
-        name=list(NASTY),
-        kind=["push_pop"] * (count - 1) + ["mark"],
-    )
-    calls = table(
-        Table.CALLS,
-        strings,
-        count,
-        start_ns=[5] * count,
-        end_ns=[6] * count,
-        correlation=list(range(1, count + 1)),
-        name=list(NASTY),
-        layer=["runtime"] * count,
-        stack=[-1] * count,
-    )
-    return of_tables(strings, {Table.KERNELS: kernels, Table.RANGES: ranges, Table.CALLS: calls})
+    named = list(enumerate(NASTY))
+    work = (5, 0, -7, 10, 10, 0, -1, 1)
+    ends = (100, 0, -5, 100, 50, 20, 20, 0)
+    text = TraceText(1)
+    text.rows = {
+        Table.KERNELS: [
+            {"start_ns": 10 * at - 30, "end_ns": 10 * at - 30 + work[at], "name": name, "correlation": at + 1}
+            | {"grid": (-1, -1, -1)}
+            for at, name in named
+        ],
+        Table.RANGES: [
+            {"start_ns": 0, "end_ns": ends[at], "name": name, "kind": "mark" if at == len(NASTY) - 1 else "push_pop"}
+            for at, name in named
+        ],
+        Table.CALLS: [
+            {"start_ns": 5, "end_ns": 6, "correlation": at + 1, "name": name, "layer": "runtime"} for at, name in named
+        ],
+    }
+    return text.trace()
 
 
 def clean(text: str) -> str:

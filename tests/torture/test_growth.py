@@ -136,8 +136,8 @@ def python_calls(action: Callable[[], object]) -> int:
         ("threads", "report", ("--format=json",)),
         ("processes", "report", ()),
         ("one", "gaps", ()),
-        ("processes", "phases", ()),
-        ("threads", "critical", ()),
+        ("processes", "ranges", ()),
+        ("threads", "whatif", ()),
         ("threads", "ops", ()),
     ],
 )

@@ -20,7 +20,7 @@ from torture.oracle import sane
 REPORT = ("report", "--format=json")
 VERBS: dict[str, tuple[tuple[str, ...], ...]] = {
     ".sqlite": (REPORT, REPORT, ("info",), ("ranges",), ("stats",), ("gaps",), ("memory",), ("kernels",)),
-    ".json.gz": (REPORT, REPORT, ("info",), ("ops",), ("ranges",), ("critical",)),
+    ".json.gz": (REPORT, REPORT, ("info",), ("ops",), ("ranges",), ("whatif",)),
     ".csv": (("kernels",),),
     "dir": (REPORT, ("info",)),
 }

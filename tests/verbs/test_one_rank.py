@@ -11,11 +11,12 @@ from tempfile import TemporaryDirectory
 import pytest
 from msgspec.structs import replace
 
-from gpuledger import GpuledgerError, diff, fleet, open_trace, phases, steps, whatif
+from gpuledger import GpuledgerError, diff, fleet, open_trace, ranges, steps, whatif
 from gpuledger.analyse.ranks.rank import rank_traces
 from gpuledger.jobs.run import fleet as run_fleet
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.present.views.fleet import rank_phases
+from gpuledger.present.views.steps import steps_answer
 from gpuledger.selection import SLOWEST, Selection
 from support.command import ROOT, gpuledger
 
@@ -36,19 +37,18 @@ def test_a_rank_of_a_file_is_what_it_would_be_alone(folder: Path) -> None:
     alone = [one.trace for one in rank_traces(open_trace(path, cache=False), Selection())]
     for number, trace in enumerate(alone):
         [device] = analyse_devices(trace, "alone", Selection())
-        [answer] = steps(path, wanted=Selection(rank=number)).results
-        assert answer.device.steady_ns == device.steady_ns
-        assert answer.device.line_ns == device.line_ns
-    [(of_all, _)], [(of_one, _)] = phases(path).results, phases(path, wanted=Selection(rank=2)).results
-    visits = [{cost.phase: cost.visits for cost in costs.phases}["attention"] for costs in (of_all, of_one)]
+        rows = steps(path, wanted=Selection(rank=number)).steps
+        assert rows == steps_answer("alone", trace, [device]).steps
+    answers = ranges(path, ranks=(str(path),)), ranges(path, wanted=Selection(rank=2))
+    visits = [{row.phase: row.visits for row in answer.phases}["attention"] for answer in answers]
     assert visits == [4 * 2 * 4, 5 * 2]  # steps, layers, and ranks: alone it has a steady step more
     assert diff(path, path, Selection(rank=1)).delta_ns == 0
 
 
 def test_a_rank_of_a_folder_is_its_file_and_the_slowest_is_whom_others_wait_for(folder: Path) -> None:
-    answers = [steps(folder / "two" / f"rank{number}.sqlite").results[0].device.steady_ns for number in (0, 1)]
-    assert [steps(folder / "two", wanted=Selection(rank=n)).results[0].device.steady_ns for n in (0, 1)] == answers
-    assert steps(folder / "two", wanted=Selection(rank=SLOWEST)).results[0].device.steady_ns in answers
+    answers = [steps(folder / "two" / f"rank{number}.sqlite").steps for number in (0, 1)]
+    assert [steps(folder / "two", wanted=Selection(rank=number)).steps for number in (0, 1)] == answers
+    assert steps(folder / "two", wanted=Selection(rank=SLOWEST)).steps in answers
     faster = whatif(folder / "gloo.sqlite", [("host", 2.0)], wanted=Selection(rank=SLOWEST))
     assert "which saves" in faster.headline
 
@@ -58,10 +58,11 @@ def test_phases_by_rank_are_those_of_each_rank_alone(folder: Path) -> None:
     shown = fleet(path, workers=0, phases=True)
     ranks = run_fleet([str(path)], Selection(), count=0, phases=True).job.ranks
     for number, rank in enumerate(ranks):
-        [(costs, _)] = phases(path, wanted=Selection(rank=number)).results
-        assert dict(rank.phases_ns) == costs.of_layers_ns
+        of_rank = ranges(path, wanted=Selection(rank=number)).phases
+        named = {phase: time for phase, time in rank.phases_ns if time}
+        assert {each.phase: each.time_ns for each in of_rank if each.time_ns} == named
         assert sum(row.time_ns for row in shown.phases if row.rank == rank.label) == pytest.approx(
-            costs.whole_ns / rank.step_count
+            sum(each.time_ns for each in of_rank) / rank.step_count
         )
     assert fleet(path, workers=0).phases == ()
 

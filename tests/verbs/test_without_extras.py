@@ -62,8 +62,7 @@ def test_the_verbs_that_read_need_no_extra(tmp_path: Path) -> None:
         "gaps",
         "steps",
         "ranges",
-        "phases",
-        "critical",
+        "whatif",
         "memory",
     )
     calls = [[verb, str(profile)] for verb in verbs]

@@ -41,11 +41,11 @@ INSTRUCTIONS: Final = """\
 gpuledger reads GPU profiles (Nsight Systems, torch.profiler), books every nanosecond to one line, and says what to fix.
 
 Order: open_profile(path) gives a handle; report(handle) says where the time went and what to do, with savings predicted
-by replay; finding(handle, code) has the evidence, the fix and how to verify; steps, gaps, kernels and ask go deeper;
-query(handle, sql) answers what no other tool does (query_tables lists what it can ask); diff(before, after) tells
-whether a change helped, whatif(handle, changes) what one would save; fleet(paths) puts the ranks of a job together,
-memory_snapshot(path) says who holds the memory, history(store) since which commit a figure is another;
-timeline_picture(handle) shows a step as an image.
+by replay; finding(handle, code) has the evidence, the fix and how to verify; steps, gaps, memory, ranges, ops and
+kernels go deeper; query(handle, sql) answers what no other tool does (query_tables lists what it can ask);
+diff(before, after) tells whether a change helped, whatif(handle, changes) what one would save; fleet(paths) puts the
+ranks of a job together, memory_snapshot(path) says who holds the memory, history(store) since which commit a figure
+is another; timeline_picture(handle) shows a step as an image.
 
 Answers are small. Tables come in pages: `total` is how many rows there are, `next_offset` what to give as offset for
 more. Names in answers are those of the tables and findings to ask for.

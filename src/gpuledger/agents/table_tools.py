@@ -4,8 +4,7 @@ profile to another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -16,9 +15,6 @@ from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, like_sides
-from gpuledger.analyse.kernels.step_kernels import overview
-from gpuledger.analyse.steady_kernels import all_steady
-from gpuledger.answers.one_gpu import sampled_use
 from gpuledger.answers.several_profiles import Compared
 from gpuledger.errors import GpuledgerError
 from gpuledger.json_types import builtins
@@ -26,21 +22,15 @@ from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.present.document import Conclusion, Document, Paragraph, Remarks
 from gpuledger.present.json.diff import diff_json
 from gpuledger.present.json.types import tables_json
-from gpuledger.present.json.utilization import kernels_use_json
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.diff.document import verdict_text
-from gpuledger.present.views.kernels import kernel_sentences
 from gpuledger.present.views.query import query_document, schema_document
-from gpuledger.present.views.shown import ShownResult
-from gpuledger.present.views.timeline import step_kernels_sheet
-from gpuledger.present.views.utilization import use_answer
 from gpuledger.selection import Selection
 from gpuledger.sql.answer import answer_statement
 from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
-from gpuledger.verbs.questions import QUESTIONS, Question, critical, phases
 
 FEW: Final = 5  # rows of each table where no table is named
 
@@ -56,32 +46,6 @@ class AskedPart(Struct, frozen=True):
     limit: int | None = None
 
 
-def steps(profiles: AgentProfiles, handle: str, **part: Any) -> AgentAnswer:
-    """List the steps: usual length, drift, unusual ones and what made them so, and what else repeats (levels).
-
-    The number of a step is what timeline_picture(handle, step=N) takes. Keys are those of `gpuledger steps`.
-    """
-    return _answer(profiles.of(handle), QUESTIONS["steps"], AskedPart(**part))
-
-
-def ask(profiles: AgentProfiles, handle: str, question: str, **part: Any) -> AgentAnswer:
-    """Ask for the tables of another question, as the command line's verb of the same name answers it.
-
-    memory: what is copied and allocated. ranges: host and GPU time by NVTX range. ops: time by operator (torch).
-    serving: tokens a second, what a step costs by its batch and what the host does between steps (vLLM, SGLang, ...).
-    phases: what attention, experts and the like cost, by layer. critical: what sets the length of a step.
-    """
-    opened, asked = profiles.of(handle), AskedPart(**part)
-    if question in QUESTIONS:
-        return _answer(opened, QUESTIONS[question], asked)
-    wanted = opened.wanted if asked.device is None else replace(opened.wanted, device=asked.device)
-    shown = shown_answer(_OF_STEPS[question](opened.run.trace, wanted=wanted).document(), asked)
-    return AgentAnswer({"handle": handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, **shown.content})
-
-
-_OF_STEPS: Final[Mapping[str, Callable[..., ShownResult]]] = {"phases": phases, "critical": critical}
-
-
 def shown_answer(document: Document, part: AskedPart) -> AgentAnswer:
     """What a verb shows: its sentences, and its tables in pages."""
     said: list[str] = []
@@ -91,45 +55,6 @@ def shown_answer(document: Document, part: AskedPart) -> AgentAnswer:
         elif isinstance(block, Remarks):
             said += block.items
     return AgentAnswer({"answer": said, "tables": _tables(document.sheets(), part, MOST_LETTERS)})
-
-
-def kernels(
-    profiles: AgentProfiles, handle: str, device: int | None = None, offset: int = 0, limit: int = 8
-) -> AgentAnswer:
-    """List the kernels of the steady steps, those with the most time first: calls, time per step, share of compute.
-
-    Where the GPU was sampled, `use` says by name and shape how kernels use it: SMs, tensor cores, DRAM in percent with
-    an interval, and whether each is at a roof, under-filled or stalled. Keys are those of `gpuledger kernels`; times in
-    the table are per step, `ns` under `use` is of the whole window.
-    """
-    opened = profiles.of(handle)
-    on = opened.device(device)
-    used = sampled_use(opened.run.trace, on)
-    steady = all_steady(opened.run.trace, on, used)
-    found = overview(opened.run.trace, on, opened.wanted.scope_pattern, steady)
-    sheet = step_kernels_sheet(found, on, opened.wanted.families)
-    time = [column.key for column in sheet.columns].index("time_ns")
-    by_time = replace(sheet, rows=tuple(sorted(sheet.rows, key=lambda row: -int(str(row[time])))))
-    sentences = kernel_sentences(found, on) if used is None else use_answer(*used)
-    content = {
-        **_about(opened, on),
-        "answer": list(sentences),
-        "tables": _tables([by_time], AskedPart(table=sheet.name, offset=offset, limit=limit), MOST_LETTERS // 2),
-        "use": None,
-    }
-    if used is not None:
-        content["use"] = paged(
-            [builtins(kernel) for kernel in kernels_use_json(used[0])], offset, limit, MOST_LETTERS // 2
-        )
-    return AgentAnswer(content)
-
-
-def _answer(opened: OpenedProfile, question: Question[Any], part: AskedPart) -> AgentAnswer:
-    device = opened.device(part.device)
-    told = question.of_gpu(opened.run.trace, device)
-    return AgentAnswer(
-        {**_about(opened, device), "answer": list(told.sentences), "tables": _tables(told.sheets, part, MOST_LETTERS)}
-    )
 
 
 def _about(opened: OpenedProfile, device: Device) -> dict[str, Any]:
@@ -150,17 +75,12 @@ def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict
     ]
 
 
-_OTHERS: Final = [question for question in (*QUESTIONS, *_OF_STEPS) if question not in ("steps", "gaps")]
-"""Those that have no tool of their own."""
-
 PART: Final[Mapping[str, Mapping[str, Any]]] = {
     "device": DEVICE,
     "table": {"type": "string", "description": "Only this table, by the name in an answer. Default: all, in short."},
     "offset": OFFSET,
     "limit": LIMIT,
 }
-
-_table_tool = partial(AgentTool, arguments={"handle": HANDLE, **PART})
 
 
 def query(profiles: AgentProfiles, handle: str, sql: str, offset: int = 0, limit: int = 20) -> AgentAnswer:
@@ -251,14 +171,6 @@ def _change(row: dict[str, Any]) -> int:
 
 
 TOOLS: Final = (
-    _table_tool(steps, title="Steps"),
-    AgentTool(kernels, {"handle": HANDLE, "device": DEVICE, "offset": OFFSET, "limit": LIMIT}, title="Kernels"),
-    AgentTool(
-        ask,
-        {"handle": HANDLE, "question": {"type": "string", "enum": _OTHERS}, **PART},
-        required=("handle", "question"),
-        title="Another question",
-    ),
     AgentTool(
         query,
         {

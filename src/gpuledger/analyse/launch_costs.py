@@ -47,11 +47,6 @@ def by_function(calls: Rows, chosen: Positions | None = None) -> list[CallTimes]
     ]
 
 
-def most_time_first(calls: Rows, chosen: Positions | None = None) -> tuple[CallTimes, ...]:
-    """The same, sorted."""
-    return tuple(sorted(by_function(calls, chosen), key=lambda function: -function.times.total))
-
-
 TINY_NS: Final = 5_000  # an activity shorter than this takes longer to launch than to run
 AHEAD_NS: Final = 10_000  # work that was queued for longer was launched well ahead
 
@@ -89,7 +84,7 @@ class LaunchQueue(Struct, frozen=True):
     delays: QueueDelays | None  # None where no launch call was recorded
 
 
-class LaunchCallRow(Row, frozen=True):
+class CallRow(Row, frozen=True):
     """The calls of one function in the steady steps."""
 
     gpu: Gpu
@@ -149,8 +144,8 @@ class LaunchCosts(Struct, frozen=True):
     gpu: int
     has_steps: bool
     steady_ns: int
-    launch_calls: tuple[LaunchCallRow, ...]
-    waiting_calls: tuple[LaunchCallRow, ...]
+    launch_calls: tuple[CallRow, ...]
+    waiting_calls: tuple[CallRow, ...]
     waited_ns: int  # when any thread was in one, in the steady stretch: two that wait at once wait once
     queue: LaunchQueue
     by_range: tuple[LaunchRangeRow, ...]
@@ -181,8 +176,8 @@ def launch_costs(trace: Trace, device: Device) -> LaunchCosts:
         gpu=device.gpu,
         has_steps=device.steps is not None,
         steady_ns=device.steady_ns,
-        launch_calls=_call_rows(device, launches),
-        waiting_calls=_call_rows(device, waits),
+        launch_calls=call_rows(device, launches),
+        waiting_calls=call_rows(device, waits),
         waited_ns=int(device.steady_part_ns(waited.start_ns, waited.end_ns).sum()),
         queue=_queue(device),
         by_range=_by_range(trace, device, launches),
@@ -190,23 +185,25 @@ def launch_costs(trace: Trace, device: Device) -> LaunchCosts:
     )
 
 
-def _per_step(device: Device, count: int) -> float | None:
+def per_step(device: Device, count: int) -> float | None:
+    """None without steps."""
     return None if device.steps is None else count / device.step_count
 
 
-def _call_rows(device: Device, chosen: Positions) -> tuple[LaunchCallRow, ...]:
+def call_rows(device: Device, chosen: Positions) -> tuple[CallRow, ...]:
+    """Some of the steady steps' calls by function, the most time first."""
     return tuple(
-        LaunchCallRow(
+        CallRow(
             gpu=device.gpu,
             name=short_function_name(function.name),
             calls=function.times.count,
-            per_step=_per_step(device, function.times.count),
+            per_step=per_step(device, function.times.count),
             total_ns=function.times.total,
             average_ns=function.times.average,
             median_ns=function.times.median,
             share=share(function.times.total, device.steady_ns),
         )
-        for function in most_time_first(device.host.calls, chosen)
+        for function in sorted(by_function(device.host.calls, chosen), key=lambda function: -function.times.total)
     )
 
 
@@ -218,7 +215,7 @@ def _families(device: Device) -> tuple[LaunchFamilyRow, ...]:
     times = summarise(work.end_ns[kernels] - work.start_ns[kernels], number)
     rows = (
         LaunchFamilyRow(
-            device.gpu, work.families[family], time.count, _per_step(device, time.count), time.total, time.median
+            device.gpu, work.families[family], time.count, per_step(device, time.count), time.total, time.median
         )
         for family, time in zip(family[first].tolist(), times, strict=True)
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 from msgspec import Struct
@@ -24,6 +24,7 @@ from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
+from gpuledger.rows import Gpu, Label, Row, Unit, share
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group, join, take
 from gpuledger.trace.model import NotMeasured, Trace
@@ -48,6 +49,14 @@ if TYPE_CHECKING:
 FEWEST_PHASES: Final = 2
 """So few of a layer's phases are told in a report; of one alone its family's line says as much."""
 IDLE, OTHER_WORK = "idle", "other work"
+_TOLD_BY: Final = {
+    ToldBy.USER: "--phase",
+    ToldBy.RANGE: say("ranges"),
+    ToldBy.KERNEL: say("kernel names"),
+    ToldBy.ORDER: say("kernel order"),
+}
+ENOUGH_FOR_PHASES: Final = 8_000
+"""So many activities' phases are sampled, or one step's: all steps are alike, and every report pays."""
 _AGREEING: Final = 0.9
 """The share of steps with the same number of layers for them to be layers: a profiler may lose a kernel in one."""
 
@@ -221,39 +230,47 @@ def _check_balance(device: Device, pieces: Pieces) -> None:
         )
 
 
-class PhaseCost(Struct, frozen=True):
-    """One phase."""
+class PhaseRow(Row, frozen=True):
+    """One phase in the steady steps; with idle time and other work they sum to them."""
 
-    phase: str
-    told_by: tuple[ToldBy, ...]
-    visits: int  # how often it was begun, by a layer or after another phase of the same process
-    busy_ns: int  # when the GPU worked at it and at nothing more important
-    hidden_ns: int  # when it ran beside something more important
-
-
-class BetweenPhases(Struct, frozen=True):
-    """What lies between two phases, or inside one."""
-
-    before: str | None
-    after: str | None  # None: the window begins, or ends, there
-    inside: bool  # whether the same phase of the same layer and step goes on
-    times: int
-    idle_ns: int
-    other_ns: int  # work of no phase
-    largest_cause: Cause | None  # what most of the idle time is due to; None where there is none
+    gpu: Gpu
+    phase: Annotated[str, Label(say("Phase"), meaning="in the order of a layer; then idle, other work")]
+    time_ns: Annotated[int, Label(say("Time"), Unit.NS, is_summed=True, meaning="without `hidden_ns`")]
+    per_step_ns: Annotated[float | None, Label(say("Per step"), Unit.MEAN_NS, is_summed=True)]
+    share: Annotated[float | None, Label(say("Share"), Unit.SHARE, is_summed=True)]
+    visits: Annotated[
+        int | None, Label(say("Times"), Unit.COUNT, detail=2, meaning="begun by a layer or after another phase")
+    ]
+    per_visit_ns: Annotated[float | None, Label(say("Each"), Unit.MEAN_NS, detail=1)]
+    hidden_ns: Annotated[int | None, Label(say("Hidden"), Unit.NS, detail=1, meaning="beside something more important")]
+    told_by: Annotated[tuple[str, ...], Label(say("Source"), detail=2, separator=", ")]
 
 
-class LayerCost(Struct, frozen=True):
-    """One layer, all steps together."""
+class PhaseGapRow(Row, frozen=True):
+    """What lies between two phases, or inside one, in the steady steps."""
 
-    layer: int | None  # None: what is in no layer
-    busy_ns: tuple[int, ...]  # by phase
-    idle_ns: int
-    other_ns: int
+    gpu: Gpu
+    before: Annotated[str | None, Label(say("From"), unknown=say("(start)"), meaning="null: the window begins")]
+    after: Annotated[str | None, Label(say("To"), unknown=say("(end)"), meaning="null: the window ends")]
+    is_inside: Annotated[bool, Label(say("Inside"), meaning="the same phase of the same layer and step goes on")]
+    times: Annotated[int, Label(say("Times"), Unit.COUNT, detail=3)]
+    idle_ns: Annotated[int, Label(say("Idle"), Unit.NS, detail=1, is_summed=True)]
+    other_ns: Annotated[int, Label(say("Other work"), Unit.NS, detail=2, is_summed=True, meaning="of no phase")]
+    idle_per_step_ns: Annotated[float | None, Label(say("Idle/step"), Unit.MEAN_NS, is_summed=True)]
+    share: Annotated[float | None, Label(say("Share"), Unit.SHARE, is_summed=True)]
+    cause: Annotated[Cause | None, Label(say("Largest cause"), meaning="of the idle time")]
 
-    @property
-    def length_ns(self) -> int:
-        return sum(self.busy_ns) + self.idle_ns + self.other_ns
+
+class PhaseLayerRow(Row, frozen=True):
+    """One layer: its phases, and idle time and other work before them. Means per step; without steps, the window's."""
+
+    gpu: Gpu
+    layer: Annotated[int | None, Label(say("Layer"), unknown=say("(in no layer)"), meaning="null: in none")]
+    phases_ns: Annotated[dict[str, float], Label(say("Phases"), Unit.MEAN_NS, is_summed=True)]
+    idle_ns: Annotated[float, Label(say("Idle"), Unit.MEAN_NS, is_summed=True)]
+    other_ns: Annotated[float, Label(say("Other work"), Unit.MEAN_NS, is_summed=True, detail=1)]
+    length_ns: Annotated[float, Label(say("Whole"), Unit.MEAN_NS, is_summed=True)]
+    share: Annotated[float | None, Label(say("Share"), Unit.SHARE, is_summed=True, detail=2)]
 
 
 class PhaseCosts(Struct, frozen=True):
@@ -262,9 +279,9 @@ class PhaseCosts(Struct, frozen=True):
     gpu: int
     steps: int | None  # None: no steps were found, the window is one
     whole_ns: int
-    phases: tuple[PhaseCost, ...]
-    between: tuple[BetweenPhases, ...]  # the most time first
-    layers: tuple[LayerCost, ...] | NotMeasured
+    phases: tuple[PhaseRow, ...]
+    between: tuple[PhaseGapRow, ...]  # the most time first
+    layers: tuple[PhaseLayerRow, ...] | NotMeasured
 
     @property
     def idle_ns(self) -> int:
@@ -279,12 +296,27 @@ class PhaseCosts(Struct, frozen=True):
         """What each phase takes, then idle time and work of none, which sum to the whole; empty where no layers are."""
         if isinstance(self.layers, NotMeasured) or not self.tell_the_most:
             return {}
-        return {cost.phase: cost.busy_ns for cost in self.phases} | {IDLE: self.idle_ns, OTHER_WORK: self.other_ns}
+        return {cost.phase: cost.time_ns for cost in self.phases} | {IDLE: self.idle_ns, OTHER_WORK: self.other_ns}
 
     @property
     def tell_the_most(self) -> bool:
         """Whether the phases hold most of the GPU's work."""
-        return sum(cost.busy_ns for cost in self.phases) >= self.other_ns
+        return sum(cost.time_ns for cost in self.phases) >= self.other_ns
+
+    @property
+    def rows(self) -> tuple[PhaseRow, ...]:
+        """The phases, then idle time and work of none."""
+        rest = (
+            PhaseRow(
+                self.gpu, name, time_ns, self.per_step(time_ns), share(time_ns, self.whole_ns), None, None, None, ()
+            )
+            for name, time_ns in ((say("idle"), self.idle_ns), (say("other work"), self.other_ns))
+        )
+        return (*self.phases, *rest)
+
+    def per_step(self, time_ns: int) -> float | None:
+        """The mean of the steps; None without any."""
+        return None if self.steps is None else time_ns / self.steps
 
 
 def phase_costs(trace: Trace, device: Device, asked: Asked = ()) -> PhaseCosts:
@@ -298,32 +330,38 @@ def phase_costs(trace: Trace, device: Device, asked: Asked = ()) -> PhaseCosts:
         whole_ns=device.steady_ns,
         phases=tuple(_phase(device, work, pieces, steady, phase) for phase in range(len(work.phases))),
         between=_between(device, work, pieces, np.flatnonzero(steady & (pieces.phase == NOWHERE))),
-        layers=_layers(work, pieces, steady),
+        layers=_layers(device, work, pieces, steady),
     )
 
 
-def _phase(device: Device, work: WorkPhases, pieces: Pieces, steady: NDArray[np.bool_], phase: int) -> PhaseCost:
+def _phase(device: Device, work: WorkPhases, pieces: Pieces, steady: NDArray[np.bool_], phase: int) -> PhaseRow:
     own = device.work.of(device.gpu)
     mine, here = np.flatnonzero(work.phase == phase), steady & (pieces.phase == phase)
     parts = [mine[part] for part in sweep.parts(len(mine))]
     ran = reduce(either, (union(own.start_ns[part], own.end_ns[part]) for part in parts), union([], []))
     running = intersection(ran, device.steady_stretches)
-    busy_ns = int(pieces.work_ns[here].sum())
-    return PhaseCost(
+    busy_ns, visits = int(pieces.work_ns[here].sum()), int((here & pieces.begins).sum())
+    return PhaseRow(
+        gpu=device.gpu,
         phase=work.phases[phase],
-        told_by=tuple(source for source in ToldBy if (work.told_by[mine] == source).any()),
-        visits=int((here & pieces.begins).sum()),
-        busy_ns=busy_ns,
+        time_ns=busy_ns,
+        per_step_ns=None if device.steps is None else busy_ns / device.step_count,
+        share=share(busy_ns, device.steady_ns),
+        visits=visits,
+        per_visit_ns=busy_ns / visits if visits else None,
         hidden_ns=total(running) - busy_ns,
+        told_by=tuple(_TOLD_BY[source] for source in ToldBy if (work.told_by[mine] == source).any()),
     )
 
 
-def _between(device: Device, work: WorkPhases, pieces: Pieces, chosen: Positions) -> tuple[BetweenPhases, ...]:
+def _between(device: Device, work: WorkPhases, pieces: Pieces, chosen: Positions) -> tuple[PhaseGapRow, ...]:
     """The places between phases, all stretches of the same kind together."""
     names = (*work.phases, None)  # NOWHERE is the last
     columns = (pieces.before[chosen], pieces.after[chosen], pieces.inside[chosen])
     first, place = group(*columns)
-    idle, other = (sweep.sums(place, amounts[chosen], len(first)) for amounts in (pieces.idle_ns, pieces.work_ns))
+    idle, other = (
+        sweep.sums(place, amounts[chosen], len(first)).tolist() for amounts in (pieces.idle_ns, pieces.work_ns)
+    )
     gaps = device.ledger.gaps
     piece = sweep.search(pieces.start_ns[chosen], gaps.start_ns, "right") - 1
     is_inside = (piece >= 0) & device.steady_gaps
@@ -335,21 +373,26 @@ def _between(device: Device, work: WorkPhases, pieces: Pieces, chosen: Positions
         before, after, inside = (column[row] for column in columns)
         causes = gaps.by_cause.sums(np.flatnonzero(gap_place == number))
         lines.append(
-            BetweenPhases(
+            PhaseGapRow(
+                gpu=device.gpu,
                 before=names[before],
                 after=names[after],
-                inside=bool(inside),
+                is_inside=bool(inside),
                 times=int(times[number]),
-                idle_ns=int(idle[number]),
-                other_ns=int(other[number]),
-                largest_cause=max(causes, key=lambda cause: causes[cause], default=None),
+                idle_ns=idle[number],
+                other_ns=other[number],
+                idle_per_step_ns=None if device.steps is None else idle[number] / device.step_count,
+                share=share(idle[number] + other[number], device.steady_ns),
+                cause=max(causes, key=lambda cause: causes[cause], default=None),
             )
         )
     held = [line for line in lines if line.idle_ns or line.other_ns]
     return tuple(sorted(held, key=lambda line: (-line.idle_ns - line.other_ns, str(line))))
 
 
-def _layers(work: WorkPhases, pieces: Pieces, steady: NDArray[np.bool_]) -> tuple[LayerCost, ...] | NotMeasured:
+def _layers(
+    device: Device, work: WorkPhases, pieces: Pieces, steady: NDArray[np.bool_]
+) -> tuple[PhaseLayerRow, ...] | NotMeasured:
     """The layers in the order of their numbers, and what is in none."""
     layers = distinct(pieces.layer[steady])
     if not (layers != NOWHERE).any():
@@ -361,9 +404,21 @@ def _layers(work: WorkPhases, pieces: Pieces, steady: NDArray[np.bool_]) -> tupl
         number, phase = np.searchsorted(layers, pieces.layer[chosen]) * columns, pieces.phase[chosen]
         sweep.fold("sum", number + np.where(phase == NOWHERE, columns - 1, phase), pieces.work_ns[chosen], books)
         sweep.fold("sum", number + columns - 2, pieces.idle_ns[chosen], books)
-    rows = zip(layers.tolist(), books.reshape(-1, columns).tolist(), strict=True)
-    costs = [LayerCost(None if of == NOWHERE else of, tuple(row[:-2]), row[-2], row[-1]) for of, row in rows]
-    return tuple(sorted(costs, key=lambda cost: (cost.layer is None, cost.layer)))
+    rows = []
+    for layer, amounts in zip(layers.tolist(), books.reshape(-1, columns).tolist(), strict=True):
+        *phases, idle, other = (amount / device.step_count for amount in amounts)
+        rows.append(
+            PhaseLayerRow(
+                gpu=device.gpu,
+                layer=None if layer == NOWHERE else layer,
+                phases_ns=dict(zip(work.phases, phases, strict=True)),
+                idle_ns=idle,
+                other_ns=other,
+                length_ns=sum(amounts) / device.step_count,
+                share=share(sum(amounts), device.steady_ns),
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: (row.layer is None, row.layer)))
 
 
 class PhaseTimes(Struct, frozen=True):
@@ -411,6 +466,7 @@ def sampled_phases(trace: Trace, device: Device, enough: int) -> PhaseTimes | No
     )
 
 
+NO_COMMUNICATION: Final = NotMeasured(say("no communication kernel was recorded"))
 ONE_RANK: Final = NotMeasured(
     say(
         "only one rank was given: separating the wait for other ranks from the transfer takes all "
@@ -419,16 +475,18 @@ ONE_RANK: Final = NotMeasured(
 )
 
 
-class PhaseWait(Struct, frozen=True):
-    """The collectives of one phase, in one layer or in all."""
+class PhaseWaitRow(Row, frozen=True):
+    """The collectives of one phase in the steady steps, in one layer or in all: waiting for other ranks, and moving."""
 
-    phase: str | None  # None: of no phase
-    layer: int | None  # None: all layers together
-    seen: int
-    matched: int  # of them, found on all ranks; to these the times belong
-    running_ns: int
-    wait_ns: int
-    transfer_ns: int
+    gpu: Gpu
+    phase: Annotated[str | None, Label(say("Phase"), unknown=say("other work"), meaning="null: of no phase")]
+    layer: Annotated[int | None, Label(say("Layer"), unknown=say("all"), meaning="null: all layers together")]
+    collectives: Annotated[int, Label(say("Collectives"), Unit.COUNT)]
+    matched: Annotated[int, Label(say("Matched"), Unit.COUNT, meaning="found on all ranks; to these the times belong")]
+    running_ns: Annotated[int, Label(say("Running"), Unit.NS)]
+    wait_ns: Annotated[int, Label(say("Waiting"), Unit.NS)]
+    transfer_ns: Annotated[int, Label(say("Transfer"), Unit.NS)]
+    wait_share: Annotated[float | None, Label(say("of it waiting"), Unit.SHARE)]
 
 
 class KnownJob(Struct, frozen=True):
@@ -446,12 +504,12 @@ def talking_ranks(work: Activities) -> int:
 
 def phase_waits(
     trace: Trace, device: Device, known: KnownJob | None, asked: Asked = ()
-) -> tuple[PhaseWait, ...] | NotMeasured:
+) -> tuple[PhaseWaitRow, ...] | NotMeasured:
     """What the collectives of one GPU wait and move; `known` is the job, if there is more than the one rank."""
     own = device.work.of(device.gpu)
     row = np.flatnonzero(device.begins_steady(own.start_ns) & (own.state == State.COMM))
     if not len(row):
-        return NotMeasured(say("no communication kernel was recorded"))
+        return NO_COMMUNICATION
     if known is None or len(known.job.ranks) < 2:
         return ONE_RANK
     work = work_phases(trace, device, asked)
@@ -474,16 +532,29 @@ def phase_waits(
     running = np.where(matched > 0, own.end_ns - own.start_ns, 0)
     amounts = [column[row] for column in (matched, running, wait, transfer)]
     names = (*work.phases, None)
-    of_phases, of_layers = (_waits(names, phase, by, amounts) for by in (np.full(len(row), NOWHERE), layer))
+    in_all = np.full(len(row), NOWHERE)
+    of_phases, of_layers = (_waits(device.gpu, names, phase, by, amounts) for by in (in_all, layer))
     return (*of_phases, *(wait for wait in of_layers if wait.layer is not None))
 
 
-def _waits(names: Sequence[str | None], phase: Numbers, layer: Numbers, amounts: Sequence[Ints]) -> list[PhaseWait]:
+def _waits(
+    gpu: int, names: Sequence[str | None], phase: Numbers, layer: Numbers, amounts: Sequence[Ints]
+) -> list[PhaseWaitRow]:
     """One entry for each phase and layer, layers in order."""
     first, number = group(phase, layer)
     sums = [sweep.sums(number, column, len(first)).tolist() for column in amounts]
     seen = np.bincount(number, minlength=len(first)).tolist()
     return [
-        PhaseWait(names[int(phase[row])], None if layer[row] == NOWHERE else int(layer[row]), *figures)
-        for row, *figures in zip(first.tolist(), seen, *sums, strict=True)
+        PhaseWaitRow(
+            gpu=gpu,
+            phase=names[int(phase[row])],
+            layer=None if layer[row] == NOWHERE else int(layer[row]),
+            collectives=count,
+            matched=matched,
+            running_ns=running_ns,
+            wait_ns=wait_ns,
+            transfer_ns=transfer_ns,
+            wait_share=share(wait_ns, running_ns),
+        )
+        for row, count, matched, running_ns, wait_ns, transfer_ns in zip(first.tolist(), seen, *sums, strict=True)
     ]

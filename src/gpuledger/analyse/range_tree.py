@@ -9,12 +9,12 @@ that a second file gave to work inside graphs are ranges below those around the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunRange, RunSide
@@ -28,6 +28,8 @@ from gpuledger.catalog.range_names import is_of_library, sounds_like_a_round, so
 from gpuledger.ledger.activity import GRAPH_FAMILY, Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
+from gpuledger.messages import Message, say
+from gpuledger.rows import Gpu, Label, Row, Unit
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group, is_among
 from gpuledger.trace.model import Trace
@@ -39,31 +41,45 @@ if TYPE_CHECKING:
 
 _LONGEST_OPEN: Final = 2  # times the steady steps' time
 
+OUTSIDE: Final = say("(in no range)")
 
-class RangeNode(Struct, frozen=True):
+_USED: Final = (GpuMetric.SM_ACTIVE, GpuMetric.TENSOR, GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
+_USE: Final = "of its peak while the kernels ran, by samples"
+
+
+class RangeRow(Row, frozen=True):
     """The ranges of one path of names, or the work of graphs that a second file names so."""
 
-    name: str
-    depth: int
-    instances: int  # how many ranges; of work inside graphs how many launches
-    host_ns: int
-    gpu_ns: int  # with the ranges inside
-    own_gpu_ns: int  # without them
-    launches: int  # launch calls inside, as `gpuledger gaps` counts them: of kernels and graphs, not of copies
-    waits: int  # calls inside that waited for the device
-    steady_share: float | None
-    """Host time of those that began in the steady steps, of the steps' time; None where none did."""
-    use_percent: Mapping[GpuMetric, float] = field(default_factory=dict)
-    """What its kernels use of the GPU, the mean by time; nothing where that is not known."""
+    gpu: Gpu
+    depth: Annotated[int, Label(say("Depth"), Unit.COUNT, meaning="a row's parent is the last one above with less")]
+    range: Annotated[str | None, Label(say("Range"), unknown=OUTSIDE, is_nested=True, meaning="null: in no range")]
+    instances: Annotated[int | None, Label(say("Instances"), Unit.COUNT, meaning="of work inside graphs, launches")]
+    host_ns: Annotated[int | None, Label(say("Host"), Unit.NS)]
+    share: Annotated[
+        float | None,
+        Label(say("Share"), Unit.SHARE, meaning="host time of those that began in the steady steps, of the steps"),
+    ]
+    gpu_ns: Annotated[int, Label("GPU", Unit.NS, page_text=say("GPU time"), meaning="with the ranges inside")]
+    own_gpu_ns: Annotated[int, Label(say("GPU, own"), Unit.NS, detail=2, meaning="without the ranges inside")]
+    launches: Annotated[int, Label(say("Launches"), Unit.COUNT, detail=1, meaning="of kernels and graphs")]
+    waits: Annotated[int | None, Label(say("Waits"), Unit.COUNT, detail=3, meaning="calls that wait for the GPU")]
+    sm_active_share: Annotated[float | None, Label(say("SMs active"), Unit.SHARE, detail=1, meaning=_USE)] = None
+    tensor_share: Annotated[float | None, Label(say("Tensor"), Unit.SHARE, detail=1, meaning=_USE)] = None
+    dram_read_share: Annotated[float | None, Label(say("DRAM read"), Unit.SHARE, detail=1, meaning=_USE)] = None
+    dram_write_share: Annotated[float | None, Label(say("DRAM write"), Unit.SHARE, detail=1, meaning=_USE)] = None
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether it is known what its kernels use of the GPU."""
+        return any(getattr(self, f"{metric}_share") is not None for metric in _USED)
 
 
 class RangeTree(Struct, frozen=True):
     """All ranges, parents before their children, the most GPU time first; and what was launched in none."""
 
     gpu: int
-    nodes: tuple[RangeNode, ...]
-    outside_gpu_ns: int
-    outside_launches: int
+    nodes: tuple[RangeRow, ...]
+    outside: RangeRow
 
 
 def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *, folded: bool = False) -> RangeTree:
@@ -106,8 +122,20 @@ def range_tree(trace: Trace, device: Device, use: UseOfKernels | None = None, *,
     sums[0] += placed.launches(work.launch)
     used = None if use is None else _use_by_path(work, use, placed.of_work, len(placed.paths))
     outside_ns = int(length.sum()) - int(own_gpu.sum())
-    nodes = _nodes(placed, own_gpu, sums, device.steady_ns, used)
-    return RangeTree(device.gpu, nodes, outside_ns, int((launching < 0).sum()))
+    nodes = _nodes(device, placed, own_gpu, sums, used)
+    outside = RangeRow(
+        gpu=device.gpu,
+        depth=0,
+        range=None,
+        instances=None,
+        host_ns=None,
+        share=None,
+        gpu_ns=outside_ns,
+        own_gpu_ns=outside_ns,
+        launches=int((launching < 0).sum()),
+        waits=None,
+    )
+    return RangeTree(device.gpu, nodes, outside)
 
 
 def _by_process(
@@ -161,36 +189,41 @@ def _steady_ns(trace: Trace, device: Device, ranges: Rows) -> Ints:
 
 
 def _nodes(
-    placed: PlacedPaths, own_gpu: Ints, sums: NDArray[np.int64], steady_ns: int, used: NDArray[np.float64] | None
-) -> tuple[RangeNode, ...]:
-    """One node per path of names; `sums` are those of instances, host time, launches, waits and steady time."""
+    device: Device, placed: PlacedPaths, own_gpu: Ints, sums: NDArray[np.int64], used: NDArray[np.float64] | None
+) -> tuple[RangeRow, ...]:
+    """One row per path of names; `sums` are those of instances, host time, launches, waits and steady time."""
     paths = placed.paths
     instances, own_host, own_launches, own_waits, own_steps = sums
     inner = [paths.with_inner(own) for own in (own_gpu, own_launches, own_waits)]
     names = [placed.names[name] for name in paths.name.tolist()]
     order = paths.in_order(inner[0], names)
     order = order[instances[order] > 0]
-    use: list[dict[GpuMetric, float]] = [{}] * len(order)
+    use: list[dict[str, float]] = [{}] * len(order)
     if used is not None:
         use = [
-            {metric: use / time for metric, use in zip(OF_KERNELS, uses, strict=True) if time and not np.isnan(use)}
+            {
+                f"{metric}_share": use / time / 100
+                for metric, use in zip(OF_KERNELS, uses, strict=True)
+                if metric in _USED and time and not np.isnan(use)
+            }
             for time, *uses in paths.with_inner(used)[order].tolist()
         ]
     columns = (paths.depth, instances, own_host, own_gpu, own_steps, *inner)
     return tuple(
-        RangeNode(
-            name=names[path],
+        RangeRow(
+            gpu=device.gpu,
             depth=depth,
+            range=names[path],
             instances=count,
             host_ns=host,
+            share=steady / device.steady_ns if steady and device.steady_ns else None,
             gpu_ns=gpu,
             own_gpu_ns=own,
             launches=calls,
             waits=waiting,
-            steady_share=steady / steady_ns if steady and steady_ns else None,
-            use_percent=percent,
+            **shares,
         )
-        for path, percent, depth, count, host, own, steady, gpu, calls, waiting in zip(
+        for path, shares, depth, count, host, own, steady, gpu, calls, waiting in zip(
             order.tolist(), use, *(column[order].tolist() for column in columns), strict=True
         )
     )
@@ -206,6 +239,18 @@ class RangeRole(StrEnum):
     HOLDS = "holds the others"
     LIBRARY = "a library's"
     SET_UP = "set-up"
+
+    @property
+    def label(self) -> Message:
+        return _ROLES[self]
+
+
+_ROLES: Final = {
+    RangeRole.PART: say("part of the whole"),
+    RangeRole.HOLDS: say("holds the others"),
+    RangeRole.LIBRARY: say("a library's"),
+    RangeRole.SET_UP: say("set-up"),
+}
 
 
 class RangeShares(Struct, frozen=True):

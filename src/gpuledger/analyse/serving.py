@@ -13,7 +13,8 @@ for it. When requests arrived no engine writes down: time to first token is that
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Struct
@@ -25,6 +26,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.launched_in import launching_range, main_process
 from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.messages import say
+from gpuledger.rows import Gpu, Label, Row, Unit
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, group
 from gpuledger.trace.model import NotMeasured, Trace
@@ -46,108 +48,129 @@ _USUAL: Final = 3.0
 """Steps that are off by more than so many times the median count less in the fit: a first call, a hiccup."""
 
 
-class ServedStep(Struct, frozen=True):
-    """One step of an engine."""
+class ServingRow(Row, frozen=True):
+    """What serving costs on one GPU, over the time from the first step's start to the last one's end."""
 
-    step: int
-    start_ns: int  # when its first work began on the GPU
-    end_ns: int
-    batch: Batch
-    padded: int  # rows that decode computes with those that only fill up its graph; -1 where that is not known
-    idle_ns: int  # how long the GPU was idle between the step before and this one
-    waits_ns: int  # and how long inside this one
-    predicted_ns: int | None  # by the fit, made of other steps
+    gpu: Gpu
+    engine: Annotated[str, Label(say("Engine"))]
+    steps: Annotated[int, Label(say("Steps"), Unit.COUNT)]
+    window_ns: Annotated[int, Label(say("Time"), Unit.NS)]
+    prefill_tokens: Annotated[int | None, Label(say("Prefill tokens"), Unit.COUNT)]
+    decode_tokens: Annotated[int, Label(say("Decode tokens"), Unit.COUNT)]
+    prefill_tokens_per_s: Annotated[float | None, Label(say("Prefill tokens/s"), Unit.MEAN)]
+    decode_tokens_per_s: Annotated[float, Label(say("Decode tokens/s"), Unit.MEAN)]
+    token_median_ns: Annotated[
+        int | None,
+        Label(say("Time per output token"), Unit.NS, meaning="from one token of a request to its next: the median"),
+    ]
+    token_p99_ns: Annotated[int | None, Label("P99", Unit.NS, meaning="what 1 % of tokens take longer than")]
+    first_token_ns: Annotated[
+        int | None,
+        Label(
+            say("Time to first token, at least"),
+            Unit.NS,
+            meaning="from the start of a step that reads prompts, or their last parts, to its end: median of requests",
+        ),
+    ]
+    idle_between_ns: Annotated[int, Label(say("Idle between steps"), Unit.NS)]
+    idle_inside_ns: Annotated[int, Label(say("Idle inside steps"), Unit.NS)]
+    padding_rows: Annotated[
+        int | None, Label(say("Rows of padding"), Unit.COUNT, meaning="rows of decode that only fill up graphs")
+    ]
+    graph_rows: Annotated[int | None, Label(say("Rows in graphs"), Unit.COUNT, meaning="that decode computes")]
+    fit_r2: Annotated[float | None, Label("R²", Unit.RATIO, meaning="of the fit of what the GPU computes in a step")]
+    fit_error_share: Annotated[
+        float | None,
+        Label(say("Error of unseen steps"), Unit.SHARE, meaning="median, of whole steps that the fit had not seen"),
+    ]
+    million_price: Annotated[float | None, Label(say("Price of a million decode tokens"), Unit.RATIO)]
 
-    @property
-    def length_ns(self) -> int:
-        return self.end_ns - self.start_ns
+
+class BatchKindRow(Row, frozen=True):
+    """The steps that read prompts, those that decode, or those that do both."""
+
+    gpu: Gpu
+    kind: Annotated[str, Label(say("Phase"))]
+    steps: Annotated[int, Label(say("Steps"), Unit.COUNT)]
+    prefill_tokens: Annotated[int | None, Label(say("Prefill tokens"), Unit.COUNT)]
+    decode_tokens: Annotated[int, Label(say("Decode tokens"), Unit.COUNT)]
+    median_ns: Annotated[int, Label(say("Median"), Unit.NS)]
+    total_ns: Annotated[int, Label(say("Total"), Unit.NS)]
+    share: Annotated[float, Label(say("of the window"), Unit.SHARE)]
+    idle_inside_ns: Annotated[int, Label(say("Idle inside"), Unit.NS, meaning="median of the steps")]
+    error_share: Annotated[
+        float | None, Label(say("Error of the fit"), Unit.SHARE, meaning="median, of steps that it had not seen")
+    ]
 
 
-class StepCost(Struct, frozen=True):
+class BatchCostRow(Row, frozen=True):
     """One term of the fit: what a step costs for each of these."""
 
-    term: str
-    each_ns: float
-    share: float  # of the time of all steps together
+    gpu: Gpu
+    term: Annotated[str, Label(say("For each"))]
+    each_ns: Annotated[float, Label(say("Time"), Unit.MEAN_NS)]
+    share: Annotated[float, Label(say("of the steps"), Unit.SHARE, meaning="of the time of all steps")]
+
+
+class BetweenStepsRow(Row, frozen=True):
+    """What the host did while the GPU was idle between steps."""
+
+    gpu: Gpu
+    doing: Annotated[str, Label(say("Host"))]
+    time_ns: Annotated[int, Label(say("Time"), Unit.NS, is_summed=True)]
+    per_step_ns: Annotated[int, Label(say("Per step"), Unit.NS, is_summed=True)]
+    share: Annotated[float, Label(say("of the window"), Unit.SHARE, is_summed=True)]
+
+
+class BatchRow(Row, frozen=True):
+    """One step of an engine, and its batch. It starts with its first work on the GPU."""
+
+    gpu: Gpu
+    step: Annotated[int, Label(say("Step"), Unit.ID)]
+    start_ns: Annotated[int, Label(say("Start"), Unit.INSTANT_NS)]
+    end_ns: Annotated[int, Label(say("End"), Unit.INSTANT_NS)]
+    length_ns: Annotated[int, Label(say("Length"), Unit.NS)]
+    prefill_requests: Annotated[int, Label(say("Prefill requests"), Unit.COUNT)]
+    prefill_tokens: Annotated[int | None, Label(say("Prefill tokens"), Unit.COUNT)]
+    decode_requests: Annotated[int, Label(say("Decode requests"), Unit.COUNT)]
+    decode_tokens: Annotated[int, Label(say("Decode tokens"), Unit.COUNT)]
+    graph_rows: Annotated[
+        int | None,
+        Label(say("Rows in graphs"), Unit.COUNT, meaning="that decode computes, padding included"),
+    ]
+    idle_ns: Annotated[int, Label(say("Idle before"), Unit.NS)]
+    idle_inside_ns: Annotated[int, Label(say("Idle inside"), Unit.NS)]
+    predicted_ns: Annotated[int | None, Label(say("Predicted"), Unit.NS, meaning="by the fit, made of other steps")]
 
 
 class StepModel(Struct, frozen=True):
     """What a step costs by its batch, and how far that holds."""
 
-    costs: tuple[StepCost, ...]
+    costs: tuple[BatchCostRow, ...]
     r2: float  # of what the GPU computes
     error: float  # the median error of whole steps that the fit had not seen, as a share of their time
-
-
-class KindOfStep(Struct, frozen=True):
-    """The steps that read prompts, those that decode, or those that do both."""
-
-    kind: str
-    steps: int
-    prefill_tokens: int
-    decode_tokens: int
-    median_ns: int
-    total_ns: int
-    waits_ns: int  # the median of how long the GPU is idle inside one
-    error: float | None  # the median error of the fit, of steps that it had not seen
 
 
 class Serving(Struct, frozen=True):
     """The serving ledger of one GPU."""
 
-    gpu: int
-    engine: str
-    steps: tuple[ServedStep, ...]
-    window_ns: int
+    figures: ServingRow
+    kinds: tuple[BatchKindRow, ...]
     model: StepModel | NotMeasured
-    between: tuple[tuple[str, int], ...]
-    """What the host did while the GPU was idle between steps, and for how long; the longest first."""
-    kinds: tuple[KindOfStep, ...]
-    token_ns: tuple[int, int] | None
-    """From one token of a request to its next: the median of all tokens, and what 1 % take longer than."""
-    first_token_ns: int | None
-    """From the start of a step that reads prompts, or the last parts of them, to its end: the median of requests."""
-    zero_ns: int  # the instant that times are told from
+    between: tuple[BetweenStepsRow, ...]
+    """The longest first."""
+    steps: tuple[BatchRow, ...]
     gpu_hour_price: float | None = None
 
     @property
-    def prefill_tokens(self) -> int | None:
-        """None where the names of steps do not say it."""
-        tokens = [step.batch.prefill_tokens for step in self.steps]
-        return None if UNKNOWN in tokens else sum(tokens)
-
-    @property
-    def decode_tokens(self) -> int:
-        return sum(step.batch.decode_tokens for step in self.steps)
+    def costs(self) -> tuple[BatchCostRow, ...]:
+        """What a step costs by its batch; none where that was not fitted."""
+        return () if isinstance(self.model, NotMeasured) else self.model.costs
 
     @property
     def guesses(self) -> bool:
         """Whether several tokens are computed for a request in one step, of which the engine may drop some."""
-        return any(step.batch.decode_tokens > step.batch.decode_requests for step in self.steps)
-
-    @property
-    def padding(self) -> tuple[int, int] | None:
-        """Rows that only fill up graphs, of how many that decode computes; None where no graph's size is known."""
-        known = [step for step in self.steps if step.padded > 0]
-        rows = sum(step.padded for step in known)
-        return (rows - sum(step.batch.decode_requests for step in known), rows) if known else None
-
-    @property
-    def idle_ns(self) -> int:
-        return sum(step.idle_ns for step in self.steps)
-
-    @property
-    def waits_ns(self) -> int:
-        return sum(step.waits_ns for step in self.steps)
-
-    def per_second(self, tokens: int) -> float:
-        return tokens / self.window_ns * 1e9
-
-    def price_of_million(self, tokens: int) -> float | None:
-        """What a million of these tokens cost on this GPU; None without a price or tokens."""
-        if self.gpu_hour_price is None or not tokens:
-            return None
-        return self.gpu_hour_price * self.window_ns / 3600e9 / tokens * 1e6
+        return any(step.decode_tokens > step.decode_requests for step in self.steps)
 
 
 _NO_BATCHES: Final = say(
@@ -174,29 +197,89 @@ def serving(trace: Trace, device: Device, gpu_hour_price: float | None = None) -
     idle = covered(device.ledger.busy.idle, np.minimum(before, start), start)
     padded = _padded(trace, own, member, batches)[inside]
     waits = covered(device.ledger.busy.idle, start, end)
-    model, predicted = _model(chosen, padded, end - start, waits)
+    model, predicted = _model(device.gpu, chosen, padded, end - start, waits)
     columns = (start, end, padded, idle, waits, np.rint(predicted).astype(np.int64))
     steps = tuple(
-        ServedStep(number, begun, ended, batch, rows, lost, waited, None if guess == UNKNOWN else guess)
+        BatchRow(
+            gpu=device.gpu,
+            step=number,
+            start_ns=begun - device.zero_ns,
+            end_ns=ended - device.zero_ns,
+            length_ns=ended - begun,
+            prefill_requests=batch.prefill_requests,
+            prefill_tokens=_known(batch.prefill_tokens),
+            decode_requests=batch.decode_requests,
+            decode_tokens=batch.decode_tokens,
+            graph_rows=_known(rows),
+            idle_ns=lost,
+            idle_inside_ns=waited,
+            predicted_ns=_known(guess),
+        )
         for number, (batch, (begun, ended, rows, lost, waited, guess)) in enumerate(
             zip(chosen, zip(*(column.tolist() for column in columns), strict=True), strict=True)
         )
     )
-    opened = np.minimum(ranges["start_ns"][inside], start).tolist()
-    reading = [(step.end_ns - begun, step.batch.prefill_requests) for step, begun in zip(steps, opened, strict=True)]
+    opened = (np.minimum(ranges["start_ns"][inside], start) - device.zero_ns).tolist()
+    reading = [(step.end_ns - begun, step.prefill_requests) for step, begun in zip(steps, opened, strict=True)]
     between = intersection(device.ledger.busy.idle, union(np.minimum(before, start), start))
+    window_ns = int(furthest(end)[-1] - start[0])
     return Serving(
-        device.gpu,
-        engine,
-        steps,
-        int(furthest(end)[-1] - start[0]),
-        model,
-        _host_between(trace, device, ranges.at(inside), between),
-        _kinds(steps),
-        _token_times(steps),
-        next(iter(_weighted(reading, 0.5)), None),
-        device.zero_ns,
-        gpu_hour_price,
+        figures=_figures(
+            device.gpu, engine, steps, window_ns, model, next(iter(_weighted(reading, 0.5)), None), gpu_hour_price
+        ),
+        kinds=_kinds(device.gpu, steps, window_ns),
+        model=model,
+        between=tuple(
+            BetweenStepsRow(device.gpu, doing, time, time // len(steps), time / window_ns)
+            for doing, time in _host_between(trace, device, ranges.at(inside), between)
+        ),
+        steps=steps,
+        gpu_hour_price=gpu_hour_price,
+    )
+
+
+def _known(value: int) -> int | None:
+    return None if value == UNKNOWN else value
+
+
+def _tokens_read(steps: Sequence[BatchRow]) -> int | None:
+    """None where the name of any step does not say it."""
+    tokens = [step.prefill_tokens for step in steps if step.prefill_tokens is not None]
+    return sum(tokens) if len(tokens) == len(steps) else None
+
+
+def _figures(
+    gpu: int,
+    engine: str,
+    steps: tuple[BatchRow, ...],
+    window_ns: int,
+    model: StepModel | NotMeasured,
+    first_token_ns: int | None,
+    gpu_hour_price: float | None,
+) -> ServingRow:
+    read, written = _tokens_read(steps), sum(step.decode_tokens for step in steps)
+    usual_ns, slow_ns = _token_times(steps) or (None, None)
+    in_graphs = [(step.graph_rows, step.decode_requests) for step in steps if step.graph_rows]
+    has_price, fit = gpu_hour_price is not None and written, None if isinstance(model, NotMeasured) else model
+    return ServingRow(
+        gpu=gpu,
+        engine=engine,
+        steps=len(steps),
+        window_ns=window_ns,
+        prefill_tokens=read,
+        decode_tokens=written,
+        prefill_tokens_per_s=None if read is None else read / window_ns * 1e9,
+        decode_tokens_per_s=written / window_ns * 1e9,
+        token_median_ns=usual_ns,
+        token_p99_ns=slow_ns,
+        first_token_ns=first_token_ns,
+        idle_between_ns=sum(step.idle_ns for step in steps),
+        idle_inside_ns=sum(step.idle_inside_ns for step in steps),
+        padding_rows=sum(rows - requests for rows, requests in in_graphs) if in_graphs else None,
+        graph_rows=sum(rows for rows, _ in in_graphs) if in_graphs else None,
+        fit_r2=None if fit is None else fit.r2,
+        fit_error_share=None if fit is None else fit.error,
+        million_price=(gpu_hour_price or 0) * window_ns / 3600e9 / written * 1e6 if has_price else None,
     )
 
 
@@ -254,7 +337,9 @@ def _padded(trace: Trace, own: Activities, member: Positions, batches: list[Batc
     return padded
 
 
-def _model(batches: list[Batch], padded: Ints, length: Ints, waits: Ints) -> tuple[StepModel | NotMeasured, Floats]:
+def _model(
+    gpu: int, batches: list[Batch], padded: Ints, length: Ints, waits: Ints
+) -> tuple[StepModel | NotMeasured, Floats]:
     """The fit, and what it says of each step when made without it; UNKNOWN where there is none."""
     terms, work = _terms(batches, padded), length - waits
     said = np.array([batch.prefill_tokens != UNKNOWN for batch in batches]) & (work > 0)
@@ -281,7 +366,7 @@ def _model(batches: list[Batch], padded: Ints, length: Ints, waits: Ints) -> tup
     each = dict(zip(names, fitted.tolist(), strict=True))
     shares = {name: float((terms[name][said] * cost).sum() / taken.sum()) for name, cost in each.items()}
     each[WAITS], shares[WAITS] = float(waits[said].mean()), float(waits[said].sum() / taken.sum())
-    costs = tuple(StepCost(name, cost, shares[name]) for name, cost in each.items() if cost)
+    costs = tuple(BatchCostRow(gpu, name, cost, shares[name]) for name, cost in each.items() if cost)
     error = median(np.abs(predicted[said] - taken) / taken)
     return StepModel(costs, 1 - float((off**2).sum()) / spread if spread else 1.0, error), predicted
 
@@ -359,7 +444,7 @@ def _host_between(trace: Trace, device: Device, steps: Rows, idle: Spans) -> tup
     inside, around = held.copy(), parents(start, end, np.zeros(len(start), np.int64))
     np.subtract.at(inside, around[around >= 0], held[around >= 0])
     sums = sweep.sums(part.astype(np.intp), inside, len(parts)).tolist()
-    doing = dict(zip(parts[1:], sums[1:], strict=True))
+    doing: dict[str, int] = {_PARTS.get(name, name): time for name, time in zip(parts[1:], sums[1:], strict=True)}
     rest = difference(idle, union(start, end))
     number = np.flatnonzero(device.host.threads == engine)
     if len(number) and len(rest):
@@ -370,21 +455,38 @@ def _host_between(trace: Trace, device: Device, steps: Rows, idle: Spans) -> tup
     return tuple(sorted(((name, time) for name, time in doing.items() if time > 0), key=lambda entry: -entry[1]))
 
 
+_PARTS: Final = {
+    "detokenizing": say("detokenizing"),
+    "sampling": say("sampling"),
+    "scheduling": say("scheduling"),
+    "preparing inputs": say("preparing inputs"),
+}
+"""Parts of an engine, as `scheduler_part` calls them, in words that can be translated."""
+
 KINDS: Final = ("prefill", "decode", say("mixed"))
 
 
-def _kinds(steps: tuple[ServedStep, ...]) -> tuple[KindOfStep, ...]:
+def _kinds(gpu: int, steps: tuple[BatchRow, ...], window_ns: int) -> tuple[BatchKindRow, ...]:
     kinds = []
     for reads, writes, kind in ((True, False, KINDS[0]), (False, True, KINDS[1]), (True, True, KINDS[2])):
-        of_kind = [s for s in steps if (s.batch.prefill_requests > 0, s.batch.decode_requests > 0) == (reads, writes)]
-        lengths = np.array([step.length_ns for step in of_kind])
-        if len(lengths):
-            prefill = sum(max(step.batch.prefill_tokens, 0) for step in of_kind)
-            decode = sum(step.batch.decode_tokens for step in of_kind)
-            figures = len(of_kind), prefill, decode, round(median(lengths)), int(lengths.sum())
-            waits = round(median(np.array([step.waits_ns for step in of_kind])))
+        of_kind = [step for step in steps if (step.prefill_requests > 0, step.decode_requests > 0) == (reads, writes)]
+        if of_kind:
+            lengths = np.array([step.length_ns for step in of_kind])
             off = [abs(step.predicted_ns / step.length_ns - 1) for step in of_kind if step.predicted_ns is not None]
-            kinds.append(KindOfStep(kind, *figures, waits, median(np.array(off)) if off else None))
+            kinds.append(
+                BatchKindRow(
+                    gpu=gpu,
+                    kind=kind,
+                    steps=len(of_kind),
+                    prefill_tokens=_tokens_read(of_kind),
+                    decode_tokens=sum(step.decode_tokens for step in of_kind),
+                    median_ns=round(median(lengths)),
+                    total_ns=int(lengths.sum()),
+                    share=int(lengths.sum()) / window_ns,
+                    idle_inside_ns=round(median(np.array([step.idle_inside_ns for step in of_kind]))),
+                    error_share=median(np.array(off)) if off else None,
+                )
+            )
     return tuple(kinds)
 
 
@@ -395,19 +497,18 @@ def _weighted(waits: list[tuple[int, int]], *shares: float) -> list[int]:
     return [int(times[np.searchsorted(up_to, share * up_to[-1])]) for share in shares] if up_to[-1] else []
 
 
-def _token_times(steps: tuple[ServedStep, ...]) -> tuple[int, int] | None:
+def _token_times(steps: tuple[BatchRow, ...]) -> tuple[int, int] | None:
     """From token to token: those that decode on since the last step that did, those that join since their prompt's."""
     waits, read = list[tuple[int, int]](), list[tuple[int, int]]()
     last_ns, decoding = 0, 0
     for step in steps:
-        batch = step.batch
-        if batch.decode_requests > 0:
-            waits.append((step.end_ns - last_ns, min(batch.decode_requests, decoding)))
-            joining = max(batch.decode_requests - decoding, 0)
+        if step.decode_requests > 0:
+            waits.append((step.end_ns - last_ns, min(step.decode_requests, decoding)))
+            joining = max(step.decode_requests - decoding, 0)
             for ended, requests in reversed(read):  # the last that read: of a prompt in parts, the last part
                 waits.append((step.end_ns - ended, min(requests, joining)))
                 joining -= min(requests, joining)
-            last_ns, decoding, read = step.end_ns, batch.decode_requests, []
-        read.append((step.end_ns, batch.prefill_requests))
+            last_ns, decoding, read = step.end_ns, step.decode_requests, []
+        read.append((step.end_ns, step.prefill_requests))
     usual = _weighted(waits, 0.5, 0.99)
     return (usual[0], usual[1]) if usual else None

@@ -17,10 +17,8 @@ from gpuledger.analyse.kernels.step_kernels import KernelTally, MatchedTimeline,
 from gpuledger.analyse.utilization.against_counters import Agreement, CounterComparison, agreement, held_against
 from gpuledger.analyse.utilization.stretches import (
     ComputeSplit,
-    SampledRoofline,
     SampledUse,
     compute_split,
-    sampled_roofline,
 )
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.ledger.device import Device
@@ -28,7 +26,7 @@ from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Gpu, Note, NotMeasured, Origin
 
 
-class KernelsAnswer(Struct, frozen=True, dict=True):
+class JudgedKernels(Struct, frozen=True, dict=True):
     """The kernels of reports of Nsight Compute, those that took the most time first."""
 
     kernels: Sequence[JudgedKernel]
@@ -51,10 +49,6 @@ class KernelsAnswer(Struct, frozen=True, dict=True):
     def severity(self, kernel: JudgedKernel) -> str:
         """How much of the whole time a kernel would save."""
         return severity(kernel.saving_ns, self.total_ns)
-
-    def share(self, kernel: JudgedKernel | JudgedLaunch) -> float:
-        """Of the time of all kernels."""
-        return kernel.duration_ns / self.total_ns if self.total_ns else 0.0
 
     @property
     def launches(self) -> list[tuple[JudgedKernel, JudgedLaunch]]:
@@ -79,9 +73,9 @@ def _gpu_name(launch: JudgedLaunch) -> str | None:
     return gpu.name if isinstance(gpu, Gpu) else None
 
 
-def kernels_answer(files: Sequence[str], report: KernelReport) -> KernelsAnswer:
+def judged_kernels(files: Sequence[str], report: KernelReport) -> JudgedKernels:
     """Every launch of the reports judged, like launches together."""
-    return KernelsAnswer(kernels(judged(launch) for launch in report.launches), files, report.health)
+    return JudgedKernels(kernels(judged(launch) for launch in report.launches), files, report.health)
 
 
 class MatchedAnswer(Struct, frozen=True, dict=True):
@@ -95,9 +89,9 @@ class MatchedAnswer(Struct, frozen=True, dict=True):
         return timeline_tally(self.matched)
 
     @property
-    def not_here(self) -> KernelsAnswer:
+    def not_here(self) -> JudgedKernels:
         """What was profiled and is no part of these steps: another shape, another type, another phase."""
-        return KernelsAnswer(kernels(self.matched.unused))
+        return JudgedKernels(kernels(self.matched.unused))
 
 
 class UseAnswer(Struct, frozen=True, dict=True):
@@ -129,11 +123,6 @@ class TimelineUse(Struct, frozen=True, dict=True):
         if self.counted is None:
             return None
         return [held_against(kernels, self.counted) for kernels, _ in self.sampled.values()]
-
-    @property
-    def rooflines(self) -> list[SampledRoofline | NotMeasured]:
-        """Kernels of each sampled GPU under its roofs."""
-        return [sampled_roofline(use, self.origin.gpu(gpu)) for gpu, use in self.sampled.items()]
 
 
 def agreements(held: tuple[CounterComparison, ...]) -> dict[GpuMetric, Agreement]:

@@ -7,40 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from gpuledger.analyse.memory.figures import MemoryFigures, memory_figures
-from gpuledger.analyse.operators.arithmetic import Inputs, OperatorWork, parse_inputs
-from gpuledger.analyse.operators.costs import OperatorCosts, operator_costs
 from gpuledger.analyse.range_tree import RangeTree, range_tree
-from gpuledger.analyse.step_summary import PhaseTime, StepBooks, phase_times, step_books
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.step_variation import Variation, variation
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.operators.operators import OpGroup
     from gpuledger.analyse.utilization.stretches import SampledUse
-
-
-class StepsAnswer(Struct, frozen=True):
-    """The steps of one GPU; without steps, only the levels that the device knows."""
-
-    device: Device
-    variation: Variation | None
-    phases: tuple[PhaseTime, ...] = ()
-    every_step: tuple[StepBooks, ...] = ()
-    use: SampledUse | None = None
-    """Means of each step's counters, where they were sampled."""
-
-
-def steps_answer(trace: Trace, device: Device) -> StepsAnswer:
-    """How long a step takes, and how steps differ."""
-    steps = variation(device)
-    if steps is None:
-        return StepsAnswer(device, None)
-    return StepsAnswer(device, steps, phase_times(device, steps), step_books(device, steps), sampled_use(trace, device))
 
 
 def sampled_use(trace: Trace, device: Device) -> SampledUse | None:
@@ -53,53 +26,7 @@ def sampled_use(trace: Trace, device: Device) -> SampledUse | None:
     return None if isinstance(use, NotMeasured) else use
 
 
-class MemoryAnswer(Struct, frozen=True):
-    """What is copied and allocated."""
-
-    device: Device
-    figures: MemoryFigures
-
-
-def memory_answer(trace: Trace, device: Device) -> MemoryAnswer:
-    """What is copied and allocated."""
-    return MemoryAnswer(device, memory_figures(trace, device))
-
-
-class OperatorShape(Struct, frozen=True):
-    """The launches of an operator with like inputs, and the work that these make, where it can be counted."""
-
-    costs: OpGroup
-    inputs: Inputs
-    work: OperatorWork | None
-
-
-class OperatorsAnswer(Struct, frozen=True):
-    """What operators cost."""
-
-    device: Device
-    costs: OperatorCosts
-
-    def shapes(self, most: int) -> list[OperatorShape]:
-        """The first operators by inputs with GPU time or counted work; none where no inputs were recorded at all."""
-        groups = self.costs.operators.by_inputs
-        if all(group.inputs is None for group in groups):
-            return []
-        counted = {(work.name, work.inputs): work for work in self.costs.work.work}
-        chosen = [group for group in groups if group.device_self_ns or (group.name, group.inputs) in counted]
-        return [
-            OperatorShape(
-                group, parse_inputs(group.inputs) or Inputs((), ()), counted.get((group.name, group.inputs or ""))
-            )
-            for group in chosen[:most]
-        ]
-
-
-def operators_answer(trace: Trace, device: Device) -> OperatorsAnswer:
-    """Host and GPU time by operator."""
-    return OperatorsAnswer(device, operator_costs(trace, device))
-
-
-def ranges_answer(trace: Trace, device: Device) -> RangeTree:
+def ranges_of_gpu(trace: Trace, device: Device) -> RangeTree:
     """Host and GPU time by range; with what the kernels of each use of the GPU, where it was sampled."""
     if Table.METRICS not in trace.tables:
         return range_tree(trace, device)

@@ -18,7 +18,7 @@ from gpuledger.analyse.memory.figures import MemoryFigures, MemoryUse, memory_fi
 from gpuledger.analyse.over_time import StreamsOverTime, stream_use
 from gpuledger.analyse.overlap import OverlapRow, overlap
 from gpuledger.analyse.ranks.rank import rank_places
-from gpuledger.analyse.step_summary import PhaseTime, phase_times
+from gpuledger.analyse.step_summary import PrefillRow, phase_times
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun, finding_place
 from gpuledger.ledger.step_variation import Variation, variation
@@ -48,10 +48,7 @@ _MOST_FIXED: Final = 20_000
 """A stretch with more events is not shown a second time with the first finding fixed."""
 
 _MOST_IN_PHASES: Final = 1_000_000
-"""Of more GPU work `gpuledger phases` tells the phases, and no page."""
-
-_ENOUGH_FOR_PHASES: Final = 8_000
-"""So many activities' phases are told in text and JSON, or one step's: all steps are alike, and every report pays."""
+"""Of more GPU work `gpuledger ranges` tells the phases, and no page."""
 
 _LONGEST_GAPS: Final = 5
 """So many gaps can be looked at on the timeline, beside those that findings are about."""
@@ -97,7 +94,7 @@ class ReportAnswer(Struct, frozen=True, eq=False, dict=True):
         return variation(self.run.main_device)
 
     @cached_property
-    def phases(self) -> tuple[PhaseTime, ...]:
+    def phases(self) -> tuple[PrefillRow, ...]:
         return () if self.variation is None else phase_times(self.run.main_device, self.variation)
 
     @cached_property
@@ -112,9 +109,9 @@ class ReportAnswer(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def step_phases(self) -> PhaseTimes | None:
         """What phases take in steps from the middle of the main GPU's; None where most work is of none."""
-        from gpuledger.analyse.phase_costs import sampled_phases
+        from gpuledger.analyse.phase_costs import ENOUGH_FOR_PHASES, sampled_phases
 
-        return sampled_phases(self.run.trace, self.run.main_device, _ENOUGH_FOR_PHASES)
+        return sampled_phases(self.run.trace, self.run.main_device, ENOUGH_FOR_PHASES)
 
     @cached_property
     def serving(self) -> Serving | None:

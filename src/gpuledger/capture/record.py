@@ -313,7 +313,7 @@ def why_nothing(recording: Recording, ended: AttendedRun) -> GpuledgerError:
     if "no kernels were profiled" in ended.said.lower():
         return NothingRecorded(
             "no kernel was profiled: none that ran matches",
-            hint="`gpuledger ncu-plan PROFILE` gives a command whose names match those of a timeline",
+            hint="`gpuledger kernels PROFILE -- COMMAND` gives a command whose names match those of a timeline",
         )
     if "importer" in ended.said.lower():
         return ToolFailed(

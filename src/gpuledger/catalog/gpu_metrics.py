@@ -44,6 +44,10 @@ OF_KERNELS: Final = (
 MEMORY: Final = (GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE, GpuMetric.DRAM)
 """What moves to and from memory: reads and writes, or both in one; never all three of one GPU."""
 
+VAGUE: Final = 20.0
+"""Points: an interval that is wider says little of a counter. A class that depends on where in such an interval the
+counter is, is not known."""
+
 _NAMED: Final = {
     "sms active": GpuMetric.SM_ACTIVE,
     "sm active": GpuMetric.SM_ACTIVE,

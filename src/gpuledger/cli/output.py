@@ -201,6 +201,8 @@ def asked() -> str:
 
 def _bare(value: object) -> str:
     """A value as it was typed, without the folders of a file: a page is shared, and they are nobody's business."""
+    if isinstance(value, tuple) and all(isinstance(part, str) for part in value):  # a name and a pattern
+        return "=".join(value)
     if isinstance(value, tuple):  # a stretch of time
         return ":".join("" if each is None else f"{each}ns" for each in value)
     text = str(value)

@@ -516,5 +516,5 @@ TAIL_WAVE: Final = FixWords.of(
     {Framework.TRITON: say("another BLOCK size, or a persistent kernel: a grid of as many programs as fit on all SMs")},
 )
 FAR_FROM_ROOF: Final = FixWords.of(
-    say("see what holds the kernel back: `gpuledger ncu-plan` prints the command that measures it"), {}
+    say("see what holds the kernel back: `gpuledger kernels PROFILE -- COMMAND` prints the ncu command for it"), {}
 )

@@ -64,12 +64,8 @@ def place_words(path: Sequence[str]) -> str:
 
 def holder_words(holder: Holder) -> str:
     """Where a holder's bytes were allocated."""
-    if holder.place is NoPlace.EARLY:
-        return say("allocated before the history began")
-    if holder.place is NoPlace.NO_STACK:
-        return say("no recorded stack (autograd's threads have none)")
-    if holder.place is NoPlace.REST:
-        return say("all others")
+    if isinstance(holder.place, NoPlace):
+        return holder.place.label
     return place_words(holder.path) if holder.path else holder.place
 
 

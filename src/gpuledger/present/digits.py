@@ -44,7 +44,7 @@ def number_text(value: float, unit: Unit) -> str:  # noqa: PLR0911 - a case per 
             return time_text(round(value))
         case Unit.BYTES | Unit.MB:
             return bytes_text(round(value))
-        case Unit.MB_PER_S:
+        case Unit.BYTES_PER_S:
             return f"{bytes_text(round(value))}/s"
         case Unit.GB_PER_S:
             return f"{tenths(value)} GB/s"

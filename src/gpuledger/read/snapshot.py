@@ -8,6 +8,7 @@ shape become a column of nodes per key.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -160,6 +161,11 @@ _STATES: Final = {"active_allocated": 2, "active_awaiting_free": 1, "active_pend
 def is_snapshot(source: Source) -> bool:
     """Whether a file begins as a pickle of the protocols that torch uses."""
     return source.head[:1] == b"\x80" and source.head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+
+
+def is_snapshot_file(profile: str | Path) -> bool:
+    """Whether a file is such a snapshot, by its first bytes."""
+    return os.path.isfile(profile) and is_snapshot(look_at(Path(profile)))  # noqa: PTH113 - also of names no file can have
 
 
 def open_snapshot(

@@ -179,12 +179,12 @@ class ReportStep(ReadingStep, frozen=True, kw_only=True):
     name: FileName = field(default="report", name="as")
 
 
-class PhasesStep(ReadingStep, frozen=True, kw_only=True):
-    """`gpuledger phases`: what attention, dispatch and so on take of a step, and the idle between them."""
+class RangesStep(ReadingStep, frozen=True, kw_only=True):
+    """`gpuledger ranges`: what ranges, attention, dispatch and so on take of a step, and the idle between them."""
 
-    KEY = "phases"
-    profile: FileName = field(name="phases")
-    name: FileName = field(default="phases", name="as")
+    KEY = "ranges"
+    profile: FileName = field(name="ranges")
+    name: FileName = field(default="ranges", name="as")
 
 
 class FleetStep(ReadingStep, frozen=True, kw_only=True):
@@ -221,7 +221,7 @@ class CommandStep(_ProgramStep, frozen=True, kw_only=True):
 
 
 Step = (
-    CaptureStep | BenchStep | ReportStep | PhasesStep | FleetStep | WhatIfStep | CommandStep
+    CaptureStep | BenchStep | ReportStep | RangesStep | FleetStep | WhatIfStep | CommandStep
 )  # one thing to do in a cell
 
 

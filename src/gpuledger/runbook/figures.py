@@ -1,9 +1,9 @@
 """The figures of a cell, from the documents that its steps left: a key in, a value out, or why there is none.
 
 A key is looked for in the results of the cell's benches, in their order. `NAME.key` looks in the result called NAME
-only; NAME may be a report's too, and further dots lead further in: `report.steps.median_ns`. Of phases, fleet and
-whatif, which are tables, `NAME.ROW.COLUMN` is a row by what stands in its first column, and `NAME.COLUMN` the largest
-value of the first table that has it.
+only; NAME may be a report's too, and further dots lead further in: `report.steps.median_ns`. Of ranges, fleet and
+whatif, which are tables, `NAME.ROW.COLUMN` is a row by its first text, and `NAME.COLUMN` the largest value of the first
+table that has it.
 """
 
 from __future__ import annotations
@@ -85,9 +85,8 @@ class Documents(Struct, frozen=True):
         """What takes a step, in nanoseconds: its phases where a step of the runbook tells them, else kinds of time."""
         parts = Counter[str]()
         for document in self.tables.values():
-            for row in (row for rows in _rows_of(document) for row in rows if "phase" in row and "per_step_ns" in row):
-                if row["phase"] != "total":
-                    parts[str(row["phase"])] += row["per_step_ns"]
+            for row in document.get("phases", ()):
+                parts[str(row["phase"])] += row.get("per_step_ns") or row["time_ns"]
             if parts:
                 return dict(parts)
         for document in self.reports.values():
@@ -164,19 +163,15 @@ def _doubt(document: Mapping[str, Any], key: str) -> _Doubt | None:
     return None
 
 
-def _rows_of(document: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    """The tables that a verb of ours wrote."""
-    if "tables" in document:
-        return [table["rows"] for table in document["tables"]]
-    lists = (value for value in document.values() if isinstance(value, list))
-    return [rows for rows in lists if all(isinstance(row, dict) for row in rows)]
-
-
 def _in_tables(document: Mapping[str, Any], key: str, whole_key: str) -> Figure:
     """A figure of the tables that a verb of ours wrote; see above for what a key may be."""
-    every = _rows_of(document)
+    every = [table["rows"] for table in document.get("tables", ())]
+    every += [rows for rows in document.values() if isinstance(rows, list) and rows and isinstance(rows[0], dict)]
     wanted, _, column = key.rpartition(".")
-    named = [(_plain(str(next(iter(row.values()), ""))), row) for rows in every for row in rows]
+    texts = (
+        (next((cell for cell in row.values() if isinstance(cell, str)), ""), row) for rows in every for row in rows
+    )
+    named = [(_plain(text), row) for text, row in texts]
     if wanted:
         rows = [row for name, row in named if name == _plain(wanted) and column in row]
         known = [f"{name}.{column}" for name, row in named if column in row]

@@ -295,8 +295,8 @@ def _steps(subject: QuerySubject) -> TableValues:
         "idle_ns": _times([step.idle_ns for _, step in rows]),
         "kernels": numbers([step.kernels for _, step in rows]),
         "largest_line": words([step.largest_line for _, step in rows]),
-        "phase": words([step.phase for _, step in rows]),
-        "note": words([step.note.value for _, step in rows]),
+        "phase": words([step.phase or "" for _, step in rows]),
+        "note": words([step.note or "" for _, step in rows]),
     }
 
 

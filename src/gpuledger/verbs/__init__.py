@@ -6,7 +6,6 @@ function itself. `VERBS` is the one list of them.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final, NamedTuple
 
 
@@ -21,8 +20,6 @@ class Verb(NamedTuple):
     """The module here with the function that the command is made from."""
 
 
-_question = partial(Verb, command="questions", answer="questions")
-
 VERBS: Final = {
     "report": Verb("Show where the time in PROFILE went, and what to do about it.", answer="report"),
     "info": Verb("Show what is in PROFILE, what is missing, and what that means.", answer="recorded"),
@@ -32,30 +29,34 @@ VERBS: Final = {
         answer="idle",
         declared="idle",
     ),
-    "steps": _question("List the steps of PROFILE: usual length, drift, unusual ones and what made them so."),
-    "serving": _question(
-        "Show what serving costs in PROFILE: tokens a second, step time by batch, idle time between steps."
+    "steps": Verb(
+        "List the steps of PROFILE: usual length, drift, unusual ones, and what serving costs by batch.",
+        answer="steps",
+        declared="steps",
     ),
-    "memory": _question("Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak."),
-    "ranges": _question("Show where PROFILE spends time by NVTX range: host and GPU time, launches, waits."),
-    "phases": _question(
-        "Show what each phase of a layer costs in PROFILE, and the idle time inside and between phases."
+    "memory": Verb(
+        "Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
+        answer="memory",
+        declared="memory",
     ),
-    "critical": _question("Show the critical path of PROFILE: the host and GPU work that sets the step time."),
-    "ops": _question(
-        "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs."
+    "ranges": Verb(
+        "Show where PROFILE spends time by NVTX range, and what each phase of a layer costs.",
+        answer="ranges",
+        declared="ranges",
+    ),
+    "ops": Verb(
+        "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
+        answer="operators",
+        declared="operators",
     ),
     "whatif": Verb(
-        "Predict what changes to PROFILE would save, alone and together, and what is left to fix.", answer="whatif"
+        "Show the critical path of PROFILE, and predict what changes would save, alone and together.", answer="whatif"
     ),
     "query": Verb("Ask PROFILE a question in SQL: kernels, calls, ranges, gaps, steps, findings.", answer="query"),
     "kernels": Verb(
-        "Show what limits each kernel in NCU: memory, compute or latency, and what to try.", answer="kernels"
-    ),
-    "ncu-plan": Verb(
-        "Pick the kernels of PROFILE worth profiling with Nsight Compute; print the commands and their cost.",
-        "kernels",
-        "kernels",
+        "Show which kernels of PROFILE take the time, what limits them, and which to give to Nsight Compute.",
+        answer="kernels",
+        declared="kernels",
     ),
     "diff": Verb("Tell whether AFTER is faster than BEFORE, by how much, how sure that is, and why.", answer="diff"),
     "align": Verb(
@@ -75,13 +76,20 @@ VERBS: Final = {
     "explain": Verb("Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify."),
 }
 
-RENAMED: Final = {"launches": "gaps", "overlap": "gaps"}
+RENAMED: Final = {
+    "launches": "gaps",
+    "overlap": "gaps",
+    "serving": "steps",
+    "phases": "ranges",
+    "critical": "whatif",
+    "ncu-plan": "kernels",
+}
 """What was a verb of its own, and the verb that answers it."""
 
 GROUPS: Final = {
     "Start here": ("report", "info", "explain", "view"),
-    "Why the GPU is idle": ("gaps", "steps", "serving", "critical", "memory"),
-    "Why kernels are slow, and whose they are": ("kernels", "ncu-plan", "ops", "ranges", "phases", "stats"),
+    "Why the GPU is idle": ("gaps", "steps", "memory"),
+    "Why kernels are slow, and whose they are": ("kernels", "ops", "ranges", "stats"),
     "Would it help, did it": ("whatif", "diff", "history", "align", "time"),
     "Many ranks": ("fleet",),
     "Record": ("capture", "doctor", "bench", "run"),

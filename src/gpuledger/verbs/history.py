@@ -85,7 +85,7 @@ def add_run(
 
     def look(trace: Trace, device: Device) -> None:
         origins.append(trace.origin)
-        phase_ns.update({cost.phase: cost.busy_ns for cost in phase_costs(trace, device).phases})
+        phase_ns.update({cost.phase: cost.time_ns for cost in phase_costs(trace, device).phases})
 
     sides = Sides(wanted or Selection(), progress, limits, look)
     side = pool_runs([sides.read(profile) for profile in profiles], Path(profiles[0]).name)

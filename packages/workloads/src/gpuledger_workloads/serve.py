@@ -207,7 +207,7 @@ class Worker:
         return clocks
 
     def _batch(self, kind: str, number: int) -> str:
-        """What a step computes, as engines write it into the names of their steps: `gpuledger serving` reads it."""
+        """What a step computes, as engines write it into the names of their steps: `gpuledger steps` reads it."""
         if kind == "decode":
             sequences = tokens = sum(seat.sequences for seat in self.seats)
         else:

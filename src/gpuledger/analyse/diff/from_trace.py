@@ -30,7 +30,7 @@ from gpuledger.analyse.diff.run_side import (
 )
 from gpuledger.analyse.kernels.step_kernels import overview
 from gpuledger.analyse.light.books import light_books
-from gpuledger.analyse.memory.figures import CopiesOfKind, copies_by_kind, memory_totals
+from gpuledger.analyse.memory.figures import CopyRow, copies_by_kind, memory_totals
 from gpuledger.analyse.operators.operators import OPERATOR
 from gpuledger.analyse.phase_costs import phase_costs
 from gpuledger.analyse.steady_kernels import SteadyKernels, use_and_clock
@@ -390,12 +390,12 @@ def _launches(device: Device, edges: Ints) -> StepLaunches:
     return StepLaunches(tuple(counts.tolist()), by_function(host.calls.at(launching)))
 
 
-def _copies(copies: Sequence[CopiesOfKind]) -> tuple[Copied, ...]:
+def _copies(copies: Sequence[CopyRow]) -> tuple[Copied, ...]:
     """Added up by what people call the way."""
     sums: dict[str, Copied] = {}
     for copied in copies:
         kind, source, target = copied.kind, copied.source, copied.target
         way = f"{kind}, {source} to {target}" if source and target else kind or "unknown"
-        own = Copied(way, copied.count, copied.total_bytes, copied.total_ns)
+        own = Copied(way, copied.copies, copied.total_bytes, copied.total_ns)
         sums[way] = added_copies(sums[way], own) if way in sums else own
     return tuple(sums.values())

@@ -15,6 +15,7 @@ from gpuledger.analyse.kernels.roofs import RooflinePoint, Roofs, points, roofs
 from gpuledger.analyse.kernels.verdict import Figure, KernelVerdict, LaunchFigures, figures, verdict
 from gpuledger.catalog.kernel_names import cut_label, label, parse
 from gpuledger.messages import say
+from gpuledger.rows import Spread
 from gpuledger.trace.measured import Dim3, Profiled
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import share_text
@@ -94,14 +95,6 @@ class JudgedLaunch(Struct, frozen=True):
         return 0 if isinstance(duration, NotMeasured) else duration
 
 
-class FigureSpread(Struct, frozen=True):
-    """A figure over several launches; the mean is weighted by their time."""
-
-    mean: float
-    least: float
-    most: float
-
-
 class JudgedKernel(Struct, frozen=True):
     """Launches of one name, shape and size of problem."""
 
@@ -134,7 +127,7 @@ class JudgedKernel(Struct, frozen=True):
     def saving_ns(self) -> int | NotMeasured:
         return saving(self.duration_ns, len(self.launches), self.headroom)
 
-    def spread(self, key: str) -> FigureSpread | NotMeasured:
+    def spread(self, key: str) -> Spread | NotMeasured:
         """A figure by its key in `launch_figures.FIGURE_NAMES`."""
         known: list[tuple[int, float]] = []
         missing = NotMeasured("there is no launch")
@@ -147,7 +140,7 @@ class JudgedKernel(Struct, frozen=True):
         if not known:
             return missing
         values = [value for _, value in known]
-        return FigureSpread(_mean(known), min(values), max(values))
+        return Spread(_mean(known), min(values), max(values))
 
 
 def _mean(weighted: Sequence[tuple[int, float]]) -> float:

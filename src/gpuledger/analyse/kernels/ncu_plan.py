@@ -2,9 +2,8 @@
 
 Launches of one kernel with the same grid and block, from the same place in the program and of about the same length,
 are alike, and one stands for all: of one layer's kernels (`--range=layer3`) any layer's at the same position. Those
-with the most time are taken until they hold the share of kernel time that was asked for; none where all of them are
-next to nothing of the step. Communication is never taken: ncu runs a launch again and again, and the other ranks take
-part once, so that it would wait for ever.
+with the most time are taken until they hold the share of kernel time that was asked for. Communication is never taken:
+ncu runs a launch again and again, and the other ranks take part once, so that it would wait for ever.
 """
 
 from __future__ import annotations
@@ -138,7 +137,6 @@ def _run(launches: LaunchColumns, ordinal: NDArray[np.int32], sequences: list[_S
 COMMUNICATION: Final = "communication: replayed alone, it would wait for the other ranks for ever"
 NAMELESS: Final = "its name cannot be typed, so ncu cannot be told to take it"
 LITTLE: Final = "little time: the share that was asked for is reached without it"
-HARDLY: Final = "kernels are too small a part of the step: faster ones would hardly make it shorter"
 
 WORTHWHILE: Final = 0.05
 """Kernels that are together less than this share of the step are not worth it: no kernel takes less than no time."""
@@ -185,7 +183,7 @@ class NcuPlan(Struct, frozen=True, dict=True):
     @property
     def replayable(self) -> tuple[PlannedKernel, ...]:
         """Those that ncu could profile, longest first."""
-        return tuple(kernel for kernel in self.kernels if kernel.left_out in (None, LITTLE, HARDLY))
+        return tuple(kernel for kernel in self.kernels if kernel.left_out in (None, LITTLE))
 
     @property
     def coverage_share(self) -> float:
@@ -204,11 +202,8 @@ class NcuPlan(Struct, frozen=True, dict=True):
         return self.replayable_share >= WORTHWHILE
 
 
-def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True, anyway: bool = False) -> NcuPlan:
-    """The kernels that hold `coverage` of the kernel time, and the runs of ncu that profile one launch of each.
-
-    Where kernels are hardly any of the step there is none, unless they are wanted `anyway`.
-    """
+def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True) -> NcuPlan:
+    """The kernels that hold `coverage` of the kernel time, and the runs of ncu that profile one launch of each."""
     known = trace.origin.gpu(device.gpu)
     if known is not None and _NOT_NVIDIA.search(known.name):
         raise NothingRecorded(
@@ -235,7 +230,7 @@ def plan(trace: Trace, device: Device, coverage: float, *, together: bool = True
             found=opaque if whole_graphs_ns else "",
             hint=again if whole_graphs_ns else "`gpuledger info` says what there is",
         )
-    chosen = _chosen(kernels, coverage, 0 if anyway else round(WORTHWHILE * device.steady_ns))
+    chosen = _chosen(kernels, coverage)
     wanted = [number for number, kernel in chosen.items() if kernel.left_out is None]
     del where, here
     return NcuPlan(
@@ -315,11 +310,9 @@ def _kernels(
     return dict(sorted(kernels.items(), key=lambda item: (-item[1].ns, item[1].name, item[1].grid, item[1].block)))
 
 
-def _chosen(kernels: dict[int, PlannedKernel], coverage: float, worthwhile_ns: int) -> dict[int, PlannedKernel]:
-    """The same kernels; those past the coverage are left out, or all where they take less than is worthwhile."""
+def _chosen(kernels: dict[int, PlannedKernel], coverage: float) -> dict[int, PlannedKernel]:
+    """The same kernels; those past the coverage are left out."""
     possible = sum(kernel.ns for kernel in kernels.values() if kernel.left_out is None)
-    if possible < worthwhile_ns:
-        return {number: replace(kernel, left_out=kernel.left_out or HARDLY) for number, kernel in kernels.items()}
     held, chosen = 0, dict(kernels)
     for number, kernel in kernels.items():
         if kernel.left_out is None and held >= coverage * possible:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from gpuledger.attribution.lines import frames_of_models, own_frames
 from gpuledger.attribution.places import place
+from gpuledger.messages import Message, say
 from gpuledger.trace import sweep
 from gpuledger.trace.measured import GpuMemory, MemoryAction, MemorySnapshot
 from gpuledger.trace.spans import Ints
@@ -246,9 +247,20 @@ def _mapped_stretches(memory: GpuMemory, moment: int) -> tuple[Ints, Ints]:
 class NoPlace(Enum):
     """Why bytes have no line of the program."""
 
-    EARLY = "allocated before the history began"
-    NO_STACK = "no stack was recorded"
-    REST = "others"
+    EARLY = "early"
+    NO_STACK = "no_stack"
+    REST = "rest"
+
+    @property
+    def label(self) -> Message:
+        return _NO_PLACE_WORDS[self]
+
+
+_NO_PLACE_WORDS: Final = {
+    NoPlace.EARLY: say("allocated before the history began"),
+    NoPlace.NO_STACK: say("no recorded stack (autograd's threads have none)"),
+    NoPlace.REST: say("all others"),
+}
 
 
 class Holder(Struct, frozen=True):

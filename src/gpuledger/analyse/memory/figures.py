@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from gpuledger.analyse.launch_costs import CallTimes, most_time_first
+from gpuledger.analyse.launch_costs import CallRow, call_rows, per_step
 from gpuledger.analyse.over_time import BINS, bin_edges, memory_events
 from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.gpus import link_bytes_per_s, peak_bytes_per_s, peer_bytes_per_s
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device
+from gpuledger.messages import say
+from gpuledger.rows import Gpu as GpuNumber
+from gpuledger.rows import Label, Row, Unit
 from gpuledger.trace.keys import equal, group
 from gpuledger.trace.model import Gpu, NotMeasured, Trace
 from gpuledger.trace.spans import Ints, Span, covered, total, union
@@ -28,20 +31,18 @@ from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Rows, Table
 
 
-class CopiesOfKind(Struct, frozen=True):
-    """Copies of one kind between two kinds of memory, in NVIDIA's words; None where they were not recorded."""
+class CopyRow(Row, frozen=True):
+    """Copies of one kind between two kinds of memory in the steady steps, in NVIDIA's words."""
 
-    kind: str | None
-    source: str | None
-    target: str | None
-    count: int
-    total_bytes: int | None  # None where the size of any was not recorded
-    total_ns: int
-
-    @property
-    def bytes_per_s(self) -> float | None:
-        """None where they took no time, or their bytes are not known."""
-        return self.total_bytes * 1e9 / self.total_ns if self.total_ns and self.total_bytes is not None else None
+    gpu: GpuNumber
+    kind: Annotated[str | None, Label(say("Kind"))]
+    source: Annotated[str | None, Label(say("From"))]
+    target: Annotated[str | None, Label(say("To"))]
+    copies: Annotated[int, Label(say("Copies"), Unit.COUNT)]
+    per_step: Annotated[float | None, Label(say("Per step"), Unit.MEAN)]
+    total_bytes: Annotated[int | None, Label(say("Size"), Unit.BYTES, meaning="null: that of some was not recorded")]
+    total_ns: Annotated[int, Label(say("Time"), Unit.NS)]
+    bytes_per_s: Annotated[float | None, Label(say("Rate"), Unit.BYTES_PER_S, detail=1)]
 
     @property
     def is_pageable(self) -> bool:
@@ -50,7 +51,7 @@ class CopiesOfKind(Struct, frozen=True):
         return side == PAGEABLE
 
 
-def copies_by_kind(trace: Trace, device: Device) -> tuple[CopiesOfKind, ...]:
+def copies_by_kind(trace: Trace, device: Device) -> tuple[CopyRow, ...]:
     """The copies and memsets of the steady steps, the most time first."""
     every = trace[Table.COPIES]
     copies = every.where(device.begins_steady(every["start_ns"]) & (every["gpu"] == device.gpu))
@@ -58,10 +59,22 @@ def copies_by_kind(trace: Trace, device: Device) -> tuple[CopiesOfKind, ...]:
     first, number = group(*keys)
     names = zip(*(copies.strings.decode(key[first]) for key in keys), strict=True)
     times, sizes = summarise(copies.duration_ns, number), summarise(copies["bytes"], number)
-    by_kind = [
-        CopiesOfKind(kind, source, target, time.count, None if size.least < 0 else size.total, time.total)
-        for (kind, source, target), time, size in zip(names, times, sizes, strict=True)
-    ]
+    by_kind = []
+    for (kind, source, target), time, size in zip(names, times, sizes, strict=True):
+        size_bytes = None if size.least < 0 else size.total
+        by_kind.append(
+            CopyRow(
+                gpu=device.gpu,
+                kind=kind,
+                source=source,
+                target=target,
+                copies=time.count,
+                per_step=per_step(device, time.count),
+                total_bytes=size_bytes,
+                total_ns=time.total,
+                bytes_per_s=size_bytes * 1e9 / time.total if time.total and size_bytes is not None else None,
+            )
+        )
     return tuple(sorted(by_kind, key=lambda copied: -copied.total_ns))
 
 
@@ -220,12 +233,13 @@ def _largest_bytes_per_s(copies: Rows) -> int:
     return _sum_of_bytes(large) * NS_PER_S // total(union(large["start_ns"], large["end_ns"]))
 
 
-class MemoryTotals(Struct, frozen=True):
+class MemoryUseRow(Row, frozen=True):
     """A GPU's memory over the whole capture."""
 
-    peak_bytes: int
-    end_bytes: int  # in use at the end
-    allocated_bytes: int  # of all allocations together
+    gpu: GpuNumber
+    peak_bytes: Annotated[int, Label(say("Peak"), Unit.BYTES)]
+    end_bytes: Annotated[int, Label(say("At the end"), Unit.BYTES)]
+    allocated_bytes: Annotated[int, Label(say("Allocated in total"), Unit.BYTES)]
 
 
 class MemoryUse(Struct, frozen=True, eq=False):
@@ -242,13 +256,13 @@ def _events(trace: Trace, gpu: int) -> tuple[Rows, NDArray[np.bool_], Ints] | No
     return events if len(events[0]) else NotMeasured(f"no memory event of GPU {gpu} was recorded")
 
 
-def memory_totals(trace: Trace, gpu: int) -> MemoryTotals | NotMeasured:
+def memory_totals(trace: Trace, gpu: int) -> MemoryUseRow | NotMeasured:
     """Peak, end and sum, from the profile's memory events."""
     recorded = _events(trace, gpu)
     if isinstance(recorded, NotMeasured):
         return recorded
     events, released, level = recorded
-    return MemoryTotals(int(level.max()), int(level[-1]), int(events["bytes"][~released].sum()))
+    return MemoryUseRow(gpu, int(level.max()), int(level[-1]), int(events["bytes"][~released].sum()))
 
 
 def memory_use(trace: Trace, gpu: int, window: Span, bins: int = BINS) -> MemoryUse | NotMeasured:
@@ -264,19 +278,15 @@ def memory_use(trace: Trace, gpu: int, window: Span, bins: int = BINS) -> Memory
     return MemoryUse(edges, np.array(most, np.int64))
 
 
-def allocation_calls(device: Device) -> tuple[CallTimes, ...]:
-    """By function, the most time first."""
-    return most_time_first(device.host.calls.where(device.host.are(CallKind.ALLOC) & device.steady_calls))
-
-
 class MemoryFigures(Struct, frozen=True):
-    """One GPU's."""
+    """One GPU's. Copies and calls have the most time first."""
 
-    copies: tuple[CopiesOfKind, ...]
-    allocation_calls: tuple[CallTimes, ...]
-    in_use: MemoryTotals | NotMeasured
+    copies: tuple[CopyRow, ...]
+    allocation_calls: tuple[CallRow, ...]
+    in_use: MemoryUseRow | NotMeasured
 
 
 def memory_figures(trace: Trace, device: Device) -> MemoryFigures:
-    """Ask all of it."""
-    return MemoryFigures(copies_by_kind(trace, device), allocation_calls(device), memory_totals(trace, device.gpu))
+    """What one GPU copies and allocates."""
+    allocating = np.flatnonzero(device.host.are(CallKind.ALLOC) & device.steady_calls)
+    return MemoryFigures(copies_by_kind(trace, device), call_rows(device, allocating), memory_totals(trace, device.gpu))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 import numpy as np
@@ -35,7 +35,7 @@ INDEXING: Final = re.compile(
 )
 
 
-class HostCostKind(Enum):
+class HostCostKind(StrEnum):
     """What the host was doing."""
 
     LAUNCH_CALL = "launch call"

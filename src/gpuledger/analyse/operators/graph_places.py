@@ -292,26 +292,6 @@ class GraphNames(Struct, frozen=True):
         """Coverage: the share of the graphs' GPU time that has a name."""
         return self.named_ns / self.device_ns if self.device_ns else None
 
-    @property
-    def layers_together(self) -> tuple[GraphWork, ...]:
-        """The same with equal layers as one: `Layer_3 > aten::mm` and `Layer_7 > aten::mm` are `Layer_# > aten::mm`.
-
-        A place that is alone keeps its name; the line of code is that of most of the time.
-        """
-        alike: dict[Names | None, list[GraphWork]] = {}
-        for work in self.work:
-            alike.setdefault(work.path and tuple(map(_of_any_layer, work.path)), []).append(work)
-        together = (
-            replace(
-                same[0],
-                path=same[0].path if len(same) == 1 else path,
-                count=sum(work.count for work in same),
-                device_ns=sum(work.device_ns for work in same),
-            )
-            for path, same in alike.items()
-        )
-        return tuple(sorted(together, key=lambda work: (-work.device_ns, work.path or ())))
-
 
 def graph_names(trace: Trace, device: Device) -> GraphNames:
     """The work inside graphs by its place, as the second file tells it, or else the profile itself."""
@@ -345,7 +325,7 @@ def graph_names(trace: Trace, device: Device) -> GraphNames:
     return GraphNames(int(steady.sum()) + len(opaque), tuple(by_place))
 
 
-def _of_any_layer(name: str) -> str:
+def of_any_layer(name: str) -> str:
     """Without the number that tells equal ones apart; a number in a class's or an operator's name is part of it."""
     if name.startswith(MODULE):
         return _MODULE_NUMBER.sub("_#", name)

@@ -27,7 +27,7 @@ from gpuledger.analyse.utilization.fit import (
 )
 from gpuledger.analyse.utilization.samples import NEEDS as SAMPLES_NEED
 from gpuledger.analyse.utilization.samples import Floats, SampleShares, SampleSubset, gpu_samples, lag_ns, sample_shares
-from gpuledger.catalog.gpu_metrics import MEMORY, OF_KERNELS, GpuMetric
+from gpuledger.catalog.gpu_metrics import MEMORY, OF_KERNELS, VAGUE, GpuMetric
 from gpuledger.catalog.gpus import OccupancyLimit, occupancy_limit
 from gpuledger.messages import say
 from gpuledger.trace.measured import Dim3
@@ -50,10 +50,6 @@ class UseClass(StrEnum):
 CLASSES: Final = tuple(UseClass)
 AT_A_ROOF: Final = (UseClass.COMPUTE_ROOF, UseClass.MEMORY_ROOF)
 UNKNOWN: Final = CLASSES.index(UseClass.UNKNOWN)
-
-VAGUE: Final = 20.0
-"""Points: an interval that is wider says little of a counter. A class that depends on where in such an interval the
-counter is, is not known."""
 
 _COMPUTE: Final = (GpuMetric.TENSOR, GpuMetric.SM_ISSUE)
 

@@ -211,7 +211,9 @@ _PLAIN: Final = "fp32"
 class SampledPoint(Struct, frozen=True):
     """One kernel at DRAM."""
 
-    kernel: KernelUse
+    name: str
+    time_ns: int
+    use_class: UseClass
     kind: str  # what it is taken to compute in: `tensor bf16`, …, or `fp32`
     operations_per_byte: float
     operations_per_s: float
@@ -248,7 +250,8 @@ def sampled_roofline(use: SampledUse, gpu: Gpu | None) -> SampledRoofline | NotM
         roofs[kind] = tera * 1e12 * pace
         per_s = percent / 100 * roofs[kind]
         moved = dram.percent / 100 * bandwidth
-        points.append(SampledPoint(kernel, kind, per_s / moved, per_s, max(percent, dram.percent) / 100))
+        of_kernel = kernel.full_name, kernel.time_ns, kernel.use_class
+        points.append(SampledPoint(*of_kernel, kind, per_s / moved, per_s, max(percent, dram.percent) / 100))
     if not points:
         return NotMeasured(say("no kernel has both its arithmetic and its DRAM traffic sampled"))
     return SampledRoofline(tuple(points), roofs, float(bandwidth))

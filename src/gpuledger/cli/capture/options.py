@@ -252,9 +252,10 @@ def finish(outcome: CaptureOutcome, asked: CaptureWishes | None, *, no_report: b
         elif asked is not None:
             _report_timeline(outcome, asked, no_report=no_report)
         elif not no_report:
-            from gpuledger.cli.verbs.kernels import kernels
+            from gpuledger.cli.main import verb_named
 
-            click.get_current_context().invoke(kernels, files=(outcome.profiles[0],), limits=DEFAULT_LIMITS)
+            kernels = verb_named("kernels")
+            click.get_current_context().invoke(kernels, profile=outcome.profiles[0], limits=DEFAULT_LIMITS)
     except GpuledgerError as error:
         # the program ran and the profile is there: its exit code stays, and the sentence says what cannot be told
         tell(sentence(error))

@@ -46,9 +46,9 @@ def ncu(
 ) -> None:
     """Profile single kernels of COMMAND with Nsight Compute, and say what limits each.
 
-    Every launch that is profiled is replayed several times, so choose few: `gpuledger ncu-plan PROFILE` says which,
-    from a timeline. If COMMAND has --cuda-profiler, only what runs while its window is open is profiled. The set
-    `verdict` holds what verdicts need; full, roofline and basic are ncu's own.
+    Every launch that is profiled is replayed several times, so choose few: `gpuledger kernels PROFILE -- COMMAND`
+    says which, from a timeline. If COMMAND has --cuda-profiler, only what runs while its window is open is
+    profiled. The set `verdict` holds what verdicts need; full, roofline and basic are ncu's own.
 
     \b
     Examples:

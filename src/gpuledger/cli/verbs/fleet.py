@@ -22,7 +22,7 @@ from gpuledger.cli.output import Output, page_options
     metavar="N",
     help="Local workers; 0: none, one profile after another. Default: as cores and memory allow.",
 )
-@click.option("--phases", is_flag=True, help="What each phase of a layer takes on each rank; see `gpuledger phases`.")
+@click.option("--phases", is_flag=True, help="What each phase of a layer takes on each rank; see `gpuledger ranges`.")
 @step_options
 @limits_option
 @page_options

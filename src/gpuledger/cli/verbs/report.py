@@ -81,14 +81,18 @@ def report(
             hint="`pip install 'gpuledger[charts]'`; a page (-o report.html) has the same charts without it",
         )
     build = answering("report")
+    from msgspec.structs import replace
+
     from gpuledger.answers.report import ReportAnswer
     from gpuledger.present.views.report import report_document
-    from gpuledger.verbs.memory_snapshot import is_snapshot_file, memory_snapshot
+    from gpuledger.read.snapshot import is_snapshot_file
+    from gpuledger.verbs.memory import memory_snapshot
 
     if not (ncu or memory or charts) and is_snapshot_file(profile):
-        output.show(memory_snapshot(profile, limits, output.progress, is_brief=brief).document())
+        answer = memory_snapshot(profile, limits, output.progress)
+        output.show(replace(answer.document(), blocks=answer.opening) if brief else answer.document())
         return
-    snapshot = None if memory is None else memory_snapshot(memory, limits, output.progress).results[0]
+    snapshot = None if memory is None else memory_snapshot(memory, limits, output.progress)
     run = build(profile, wanted=wanted, ncu=ncu, names_from=names_from, limits=limits, progress=output.progress)
     made = ReportAnswer(run)
     pictures = _write_pictures(made, output) if charts else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -23,7 +23,6 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation
 from gpuledger.ledger.steps import PHASES
 from gpuledger.present.json.kernels import MatchedKernelsJson, matched_json
-from gpuledger.present.json.memory_snapshot import SnapshotJson
 from gpuledger.present.json.types import HealthJson, MissingJson, fill, health_json
 from gpuledger.present.json.utilization import DeviceUseJson, device_use_json
 from gpuledger.present.terms import made_at
@@ -286,14 +285,13 @@ class ReportJson(Json):
     kernels: list[MatchedKernelsJson] | UnsetType = UNSET
     """Only with --ncu: the kernels of the steady steps of each GPU in the order of execution, each with the profiled
     launch that speaks for it."""
-    memory: SnapshotJson | UnsetType = UNSET
-    """Only with --memory: what a memory snapshot of the same run says. zero_ns is the wall clock, in ns since 1970,
-    when its history begins."""
+    memory: dict[str, Any] | UnsetType = UNSET
+    """Only with --memory: the document gpuledger.memorysnapshot/1 of the same run."""
     layer_phases: StepPhasesJson | UnsetType | None = UNSET
     """Of the main GPU; null where most of its work is of no phase."""
 
 
-def report_json(report: ReportAnswer, memory: SnapshotJson | None = None) -> ReportJson:
+def report_json(report: ReportAnswer, memory: dict[str, Any] | None = None) -> ReportJson:
     """The report; `memory` is of the same run."""
     run = report.run
     by_gpu = {device.gpu: device for device in run.devices}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal, TypeAlias
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from gpuledger.json_types import Json
 from gpuledger.present.json.types import (
@@ -40,53 +40,9 @@ class TablesJson(Json):
     health: list[HealthJson]
 
 
-class CriticalJson(Json):
-    """The critical path of the steady steps. In critical_path_gpuN, total_ns of the parts sum to all steady steps;
-    per_step_ns is the mean. slack_ns is how much later half of the kernels beside the path could end without the steps
-    ending later, null where nothing waits for them; saving_per_step_ns is what a replay saves with all of the name
-    twice as fast. Keys ending in _ns are nanoseconds, in _percent percent of what the table's title says.
-    """
-
-    schema: Literal["gpuledger.critical/1"]
-    profile: str
-    zero_ns: Annotated[int, Meta(description="The profile's own clock at 0, as --time takes it.")]
-    sentences: Annotated[list[str], Meta(description="What each GPU's step is due to.")]
-    tables: list[TableJson]
-    health: list[HealthJson]
-
-
 class MissingTableJson(Json):
     table: str
     reason: str
-
-
-class PhasesOfLayersJson(Json):
-    """What the phases of a layer cost. per_step_ns is the mean over the steady steps, total_ns, idle_ns and other_ns of
-    phase_gaps are of all of them and sum to it; phase_layers has means. Keys ending in _ns are nanoseconds, in _bytes
-    bytes, in _percent percent of what the table's title says.
-    """
-
-    schema: Literal["gpuledger.phases/1"]
-    profile: str
-    zero_ns: ZeroNs
-    tables: list[TableJson]
-    not_measured: Annotated[list[MissingTableJson], Meta(description="Tables that are not there, and why.")]
-    health: list[HealthJson]
-
-
-class WhatIfJson(Json):
-    """What changes would buy, by replay: whatif has each change alone, in_order one after the other, parts and critical
-    the step now and then, left what is left to fix. Times are per step. Keys ending in _ns are nanoseconds, in _percent
-    percent of the step.
-    """
-
-    schema: Literal["gpuledger.whatif/1"]
-    profile: str
-    zero_ns: ZeroNs
-    tables: list[TableJson]
-    health: list[HealthJson]
-    not_measured: list[MissingTableJson] | UnsetType = UNSET
-    """Tables that are not there, and why."""
 
 
 class NvidiaReportJson(Json):
@@ -122,45 +78,6 @@ def answer_json(verb: str, profile: str, zero_ns: int, sheets: Iterable[Sheet], 
     """The tables of one of many verbs."""
     return TablesJson(
         schema=f"gpuledger.{verb}/1",
-        profile=profile,
-        zero_ns=zero_ns,
-        tables=tables_json(sheets),
-        health=health_json(notes),
-    )
-
-
-def critical_json(
-    profile: str, zero_ns: int, sentences: list[str], sheets: Iterable[Sheet], notes: Iterable[Note]
-) -> CriticalJson:
-    """The critical path."""
-    return CriticalJson(
-        schema="gpuledger.critical/1",
-        profile=profile,
-        zero_ns=zero_ns,
-        sentences=sentences,
-        tables=tables_json(sheets),
-        health=health_json(notes),
-    )
-
-
-def phases_json(
-    profile: str, zero_ns: int, sheets: Iterable[Sheet], missing: Iterable[tuple[str, str]], notes: Iterable[Note]
-) -> PhasesOfLayersJson:
-    """The phases of layers; `missing` are tables that are not there, each with the reason."""
-    return PhasesOfLayersJson(
-        schema="gpuledger.phases/1",
-        profile=profile,
-        zero_ns=zero_ns,
-        tables=tables_json(sheets),
-        not_measured=[MissingTableJson(table=table, reason=reason) for table, reason in missing],
-        health=health_json(notes),
-    )
-
-
-def whatif_json(profile: str, zero_ns: int, sheets: Iterable[Sheet], notes: Iterable[Note]) -> WhatIfJson:
-    """What changes would buy."""
-    return WhatIfJson(
-        schema="gpuledger.whatif/1",
         profile=profile,
         zero_ns=zero_ns,
         tables=tables_json(sheets),

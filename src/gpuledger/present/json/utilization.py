@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
@@ -14,9 +14,7 @@ from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.answers.kernels import agreements
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.json_types import Json, Ns, Share
-from gpuledger.present.json.types import HealthJson, Shape, TableJson, fill, health_json, tables_json
-from gpuledger.present.sheet import Sheet
-from gpuledger.trace.model import Note, NotMeasured
+from gpuledger.present.json.types import Shape, fill
 
 Percent: TypeAlias = Annotated[float, Meta(ge=0, le=100)]
 MeanClock: TypeAlias = Annotated[
@@ -165,72 +163,6 @@ class DeviceUseJson(GpuUseJson):
 
     kernels: list[KernelUseJson]
     against_ncu: Annotated[AgainstNcuJson | UnsetType, Meta(description="Only with --ncu.")] = UNSET
-
-
-class GpuIfSampledJson(Json, kw_only=True):
-    """One GPU as a whole; where it was not sampled, only why not."""
-
-    gpu: int
-    source: Literal["samples"] | None
-    not_measured: str | UnsetType = UNSET
-    samples: Samples | UnsetType = UNSET
-    period_ns: int | UnsetType = UNSET
-    lag_ns: Lag | UnsetType = UNSET
-    window_percent: MeansJson | UnsetType = UNSET
-    window_clock_hz: MeanClock | UnsetType = UNSET
-    steady_percent: MeansJson | UnsetType = UNSET
-    steady_clock_hz: MeanClock | UnsetType = UNSET
-    kernels_percent: MeansJson | UnsetType = UNSET
-    steps: StepUses | UnsetType = UNSET
-    clock: ClockJson | UnsetType | None = UNSET
-
-
-class StepKernelsJson(Json, kw_only=True):
-    """The kernels of a timeline: what each uses of the GPU, where GPU metrics were sampled, and all in the order of
-    execution. Keys ending in _ns are nanoseconds, in _percent percent, in _hz hertz."""
-
-    schema: Literal["gpuledger.stepkernels/1"]
-    profile: str
-    zero_ns: Annotated[int, Meta(description="The profile's own clock at 0, which --time counts from.")]
-    kernels: list[KernelUseJson]
-    """Kernels by canonical name, grid and block, the most time first. Empty where no GPU was sampled."""
-    gpus: list[GpuIfSampledJson]
-    against_ncu: list[AgainstNcuJson] | UnsetType = UNSET
-    """With --ncu: the samples of each GPU held against what Nsight Compute counted of kernels of the same name, grid
-    and block."""
-    tables: Annotated[list[TableJson], Meta(description="Kernels in the order of execution, a table per GPU.")]
-    health: list[HealthJson]
-
-
-def step_kernels_json(
-    profile: str,
-    use: Mapping[int, SampledUse | NotMeasured],
-    against: Sequence[tuple[CounterComparison, ...]] | None,
-    in_order: Iterable[Sheet],
-    notes: Iterable[Note],
-    zero_ns: int,
-) -> StepKernelsJson:
-    """All GPUs; `against` is None where nothing was counted."""
-    return StepKernelsJson(
-        schema="gpuledger.stepkernels/1",
-        profile=profile,
-        zero_ns=zero_ns,
-        kernels=[
-            kernel
-            for sampled in use.values()
-            if not isinstance(sampled, NotMeasured)
-            for kernel in kernels_use_json(sampled[0])
-        ],
-        gpus=[
-            GpuIfSampledJson(gpu=gpu, source=None, not_measured=sampled.reason)
-            if isinstance(sampled, NotMeasured)
-            else GpuIfSampledJson(**asdict(_gpu_use(sampled, zero_ns)))
-            for gpu, sampled in use.items()
-        ],
-        against_ncu=UNSET if against is None else [_against(held) for held in against],
-        tables=tables_json(in_order),
-        health=health_json(notes),
-    )
 
 
 def device_use_json(use: SampledUse, zero_ns: int, against: tuple[CounterComparison, ...] = ()) -> DeviceUseJson:

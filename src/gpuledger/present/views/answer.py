@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Annotated, get_args, get_type_hints
 
@@ -14,7 +14,7 @@ from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.shown import ShownResult
 from gpuledger.rows import Label, Row, labels_of
-from gpuledger.trace.model import Note, always_shown
+from gpuledger.trace.model import Note, NotMeasured, always_shown
 
 
 class HealthRow(Row, frozen=True):
@@ -31,6 +31,8 @@ class VerbAnswer(ShownResult, Struct, frozen=True, kw_only=True, tag_field="sche
 
     sentences: tuple[str, ...] = ()
     """The answer, then what to do."""
+    not_measured: dict[str, str] = {}
+    """Why what was given cannot tell what would be in a table, by the table."""
 
     @property
     def subject(self) -> str:
@@ -48,7 +50,13 @@ class VerbAnswer(ShownResult, Struct, frozen=True, kw_only=True, tag_field="sche
     def sheet(self, table: str, *, is_exact: bool = False) -> Sheet:
         """A table for people, or as CSV has it."""
         kind = _tables(type(self))[table]
-        return row_sheet(table, self.title(table), kind, getattr(self, table), is_exact=is_exact)
+        why_empty = self.not_measured.get(table, "")
+        return row_sheet(table, self.title(table), kind, getattr(self, table), is_exact=is_exact, why_empty=why_empty)
+
+    def shown(self) -> list[str]:
+        """The tables that people see: those with rows; without any, all."""
+        names = list(_tables(type(self)))
+        return [name for name in names if getattr(self, name) or name in self.not_measured] or names
 
     def blocks(self) -> Iterator[doc.Block]:
         """What people see, in a terminal, in Markdown and on a page."""
@@ -56,8 +64,7 @@ class VerbAnswer(ShownResult, Struct, frozen=True, kw_only=True, tag_field="sche
             yield doc.Conclusion(self.sentences[0])
         if rest := self.sentences[1:]:
             yield doc.Remarks(rest)
-        names = list(_tables(type(self)))
-        for name in [name for name in names if getattr(self, name)] or names:
+        for name in self.shown():
             yield doc.SheetBlock(self.sheet(name), doc.SheetTitle.NAMED, tells_hidden=True)
 
     def page(self) -> doc.Page:
@@ -97,6 +104,16 @@ def _tables(kind: type[VerbAnswer]) -> dict[str, type[Row]]:
 def health_rows(notes: Iterable[Note]) -> tuple[HealthRow, ...]:
     """What a reader noted."""
     return tuple(HealthRow(note.severity.value, note.code, note.count, note.sentence) for note in notes)
+
+
+def reasons(**of_gpus: Sequence[object]) -> dict[str, str]:
+    """Of tables by name: why no GPU has it."""
+    first = {table: next(iter(results), None) for table, results in of_gpus.items()}
+    return {
+        table: reason.reason
+        for table, reason in first.items()
+        if isinstance(reason, NotMeasured) and all(isinstance(result, NotMeasured) for result in of_gpus[table])
+    }
 
 
 def note_sentences(notes: Iterable[Note]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from gpuledger.analyse.gap_summary import (
     gap_summary,
 )
 from gpuledger.analyse.launch_costs import (
-    LaunchCallRow,
+    CallRow,
     LaunchCosts,
     LaunchFamilyRow,
     LaunchQueue,
@@ -56,8 +56,8 @@ class GapsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.gaps/1"):
     longest: Annotated[tuple[GapRow, ...], Label(say("The longest gaps"))]
     overlap: Annotated[tuple[OverlapRow, ...], Label(say("Overlap"))]
     stream_overlap: Annotated[tuple[StreamOverlapRow, ...], Label(say("Kernels that overlap on one stream"))]
-    launch_calls: Annotated[tuple[LaunchCallRow, ...], Label(say("Launch calls"))]
-    waiting_calls: Annotated[tuple[LaunchCallRow, ...], Label(say("Calls that wait for the GPU"))]
+    launch_calls: Annotated[tuple[CallRow, ...], Label(say("Launch calls"))]
+    waiting_calls: Annotated[tuple[CallRow, ...], Label(say("Calls that wait for the GPU"))]
     queue: Annotated[tuple[QueueRow, ...], Label(say("How far the host runs ahead"))]
     launches_by_family: Annotated[tuple[LaunchFamilyRow, ...], Label(say("Kernels by family"))]
     launches_by_range: Annotated[tuple[LaunchRangeRow, ...], Label(say("Launches by range"))]

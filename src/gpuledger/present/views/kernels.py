@@ -1,93 +1,250 @@
-"""Judged kernels: what verdicts are called, a table, each kernel in depth, counts, a spreadsheet.
-
-The same words serve `kernels` and `report --ncu`. A kernel that was launched several times has means weighted by time,
-with the least and the most beside them. What was not measured is an empty cell.
-"""
+"""The kernels of a profile's steady steps: which take the time, what they use of the GPU, and each launch of a step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Final
 
-from gpuledger.analyse.kernels.judgement import SEVERITIES, FigureSpread, JudgedKernel, JudgedLaunch
-from gpuledger.analyse.kernels.step_kernels import HALF, HITS, PEAKS, ROOF, KernelTally, StepOverview
-from gpuledger.analyse.kernels.verdict import FIGURE_NAMES, Figure
+import numpy as np
+from msgspec.structs import replace
+
+from gpuledger.analyse.kernels.step_kernels import StepKernel, StepOverview
+from gpuledger.analyse.light.books import SOURCES
+from gpuledger.analyse.utilization.against_counters import CounterComparison
+from gpuledger.analyse.utilization.kernel_use import KernelUse, UseClass, UseFigure
+from gpuledger.analyse.utilization.stretches import SampledRoofline, SampledUse, sampled_roofline
+from gpuledger.answers.kernels import TimelineUse, agreements
+from gpuledger.catalog.gpu_metrics import GpuMetric
+from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
-from gpuledger.messages import Message, joined, say
+from gpuledger.messages import Message, say
 from gpuledger.present import document as doc
-from gpuledger.present.digits import shape_text
-from gpuledger.present.sheet import Column, Sheet, Term, Unit, plain, share_column
-from gpuledger.present.terms import BOUNDS, made_line
+from gpuledger.present.sheet import Sheet
+from gpuledger.present.views.answer import Answer, health_rows, note_sentences
+from gpuledger.present.views.utilization import CLASS_LIMITS, NAMES, RESOURCES, against_sentence, use_answer
 from gpuledger.present.views.words import largest_line_sentence, none_sentence, step_count_text, step_time_text
-from gpuledger.trace.model import Note, NotMeasured, Severity
-from gpuledger.units import bytes_text, count_text, share_text, time_text
+from gpuledger.rows import Gpu, Label, Row, ShareInterval, Unit, share
+from gpuledger.trace.model import Note, NotMeasured
+from gpuledger.trace.spans import furthest
+from gpuledger.units import share_text
 
-if TYPE_CHECKING:
-    from gpuledger.answers.kernels import KernelsAnswer
-
-LIMITERS: Final = {
-    "DRAM": say("DRAM"),
-    "L2": say("L2"),
-    "L1": say("L1"),
-    "tensor": say("tensor cores"),
-    "fp64": say("FP64"),
-    "fma": say("FMA"),
-    "alu": say("ALU"),
-    "fp16": say("FP16"),
-    "special functions": say("special functions"),
-    "load/store": say("load/store"),
-    "uniform": say("uniform"),
-    "texture": say("texture"),
-    "issue": say("issue slots"),
-    "sm": say("a unit of the SM"),
-    "too few blocks": say("too few blocks"),
-    "tail": say("tail effect"),
-    "occupancy": say("occupancy"),
-    "uneven": say("load imbalance"),
-    "short": say("too short"),
-    "stalls": say("stalls"),
-    "unexplained": say("cause not collected"),
-    "unmeasured": say("not collected"),
-}
-
-SEVERITY_WORDS: Final = {
-    "high": say("high"),
-    "medium": say("medium"),
-    "low": say("low"),
-    "none": say("none"),
-    "unknown": say("unknown"),
-}
-_SEVERITY_BADGES: Final = {"high": "bad", "medium": "warn"}
-_SEVERITY_ORDER: Final = (*(name for name, _ in SEVERITIES), "none", "unknown")
-
-CLOCKS: Final = say(
-    "Times here are Nsight Compute's: it replays each kernel in isolation, with caches flushed "
-    "and, by default, clocks locked. Times on a timeline differ; rank by those (`gpuledger "
-    "report PROFILE --ncu=FILE`)."
-)
-_RATE: Final = "dram_bytes_per_s"
 _HALF_OF_STEP: Final = 0.5
+_SHOWN: Final = 25
+"""Rows about samples that people are shown, the most time first."""
+Shape = tuple[int, int, int]
 
 
-def severity_cell(level: str) -> Term:
-    """How much a kernel has to gain, in a table."""
-    return Term(SEVERITY_WORDS[level], SEVERITY_WORDS[level], badge=_SEVERITY_BADGES.get(level, ""))
+class KernelRow(Row, frozen=True):
+    """Kernels of one name in the steady steps, of all launch shapes. Their times sum to compute."""
+
+    gpu: Gpu
+    name: Annotated[str, Label(say("Kernel"), shorten=label)]
+    family: Annotated[str, Label(say("Family"), detail=5)]
+    launches: Annotated[int | None, Label(say("Launches"), Unit.COUNT, detail=1, is_summed=True)]
+    shapes: Annotated[
+        int | None, Label(say("Shapes"), Unit.COUNT, detail=6, meaning="how many grids and blocks it is launched with")
+    ]
+    per_step_ns: Annotated[
+        int | None, Label(say("Per step"), Unit.NS, meaning="null: there are no steps", is_summed=True)
+    ]
+    time_ns: Annotated[int, Label(say("Time"), Unit.NS, detail=2, meaning="in all steady steps", is_summed=True)]
+    share: Annotated[float | None, Label(say("Share"), Unit.SHARE, meaning="of compute", is_summed=True)]
+    average_ns: Annotated[float | None, Label(say("Avg"), Unit.MEAN_NS, detail=3, meaning="of one launch")]
+    light_share: Annotated[
+        float | None, Label(say("Light"), Unit.SHARE, meaning="of its time, what the GPU's roofs allow")
+    ]
+    beyond_light_ns: Annotated[
+        int | None, Label(say("Beyond light"), Unit.NS, detail=4, meaning="how much longer, in all steady steps")
+    ]
+    light_source: Annotated[str | None, Label(say("Light known from"), detail=4, meaning="most of it")]
 
 
-def bound_text(judged: JudgedLaunch) -> str:
-    """What limits it, in two words."""
-    return say("{bound}: {limiter}", bound=BOUNDS[judged.verdict.bound], limiter=LIMITERS[judged.verdict.limiter])
+class KernelLaunchRow(Row, frozen=True):
+    """A launch of the steady step with the usual number of kernels."""
+
+    gpu: Gpu
+    number: Annotated[int, Label("#", Unit.ID)]
+    name: Annotated[str, Label(say("Kernel"), shorten=label)]
+    start_ns: Annotated[int, Label(say("Start"), Unit.INSTANT_NS)]
+    duration_ns: Annotated[int, Label(say("Time"), Unit.NS)]
+    gap_ns: Annotated[
+        int | None, Label(say("Gap before"), Unit.NS, detail=1, meaning="since all kernels before it had ended")
+    ]
+    range: Annotated[tuple[str, ...], Label(say("Range"), detail=3, meaning="around the launch, or place in a layer")]
+    family: Annotated[str, Label(say("Family"), detail=4)]
+    stream: Annotated[int, Label(say("Stream"), Unit.ID, detail=5)]
+    grid: Annotated[Shape, Label(say("Grid"), Unit.TRIPLE, detail=6)]
+    block: Annotated[Shape, Label(say("Block"), Unit.TRIPLE, detail=7)]
 
 
-def figure_share(value: Figure) -> str:
-    """A share, or that it is not known."""
-    return "-" if isinstance(value, NotMeasured) else share_text(value)
+class KernelUseRow(Row, frozen=True):
+    """What kernels of one name and launch shape use of the GPU while they run, from samples; null: not sampled."""
+
+    gpu: Gpu
+    name: Annotated[str, Label(say("Kernel"), shorten=label)]
+    launches: Annotated[int, Label(say("Launches"), Unit.COUNT, detail=1)]
+    time_ns: Annotated[int, Label(say("Time"), Unit.NS)]
+    share: Annotated[float | None, Label(say("Share"), Unit.SHARE, meaning="of kernel time")]
+    sm_active: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.SM_ACTIVE], Unit.SHARE)]
+    sm_issue: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.SM_ISSUE], Unit.SHARE, detail=4)]
+    tensor: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.TENSOR], Unit.SHARE)]
+    warps: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.WARPS], Unit.SHARE, detail=3)]
+    dram_read: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.DRAM_READ], Unit.SHARE)]
+    dram_write: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.DRAM_WRITE], Unit.SHARE)]
+    bound: Annotated[UseClass, Label(say("Bound by"), detail=2, words=CLASS_LIMITS.__getitem__)]
+    occupancy: Annotated[
+        float | None,
+        Label(say("Occupancy"), Unit.SHARE, detail=5, meaning="of the warps that active multiprocessors have room for"),
+    ]
+    occupancy_limit: Annotated[
+        float | None, Label(say("Occupancy limit"), Unit.SHARE, detail=5, meaning="what the launch allows")
+    ]
+    limited_by: Annotated[str | None, Label(say("Limited by"), detail=5, words=RESOURCES.__getitem__)]
+    grid: Annotated[Shape, Label(say("Grid"), Unit.TRIPLE, detail=6)]
+    block: Annotated[Shape, Label(say("Block"), Unit.TRIPLE, detail=7)]
 
 
-def rate_text(value: Figure) -> str:
-    """Bytes per second, or that it is not known."""
-    return "-" if isinstance(value, NotMeasured) else f"{bytes_text(round(value))}/s"
+class GpuUseRow(Row, frozen=True):
+    """Means of a GPU's samples over some of the time; null: not sampled."""
+
+    gpu: Gpu
+    over: Annotated[str, Label(say("Over"), meaning="idle time included, but over kernels")]
+    sm_active: Annotated[float | None, Label(NAMES[GpuMetric.SM_ACTIVE], Unit.SHARE)]
+    sm_issue: Annotated[float | None, Label(NAMES[GpuMetric.SM_ISSUE], Unit.SHARE, detail=2)]
+    tensor: Annotated[float | None, Label(NAMES[GpuMetric.TENSOR], Unit.SHARE)]
+    warps: Annotated[float | None, Label(NAMES[GpuMetric.WARPS], Unit.SHARE, detail=2)]
+    dram_read: Annotated[float | None, Label(NAMES[GpuMetric.DRAM_READ], Unit.SHARE)]
+    dram_write: Annotated[float | None, Label(NAMES[GpuMetric.DRAM_WRITE], Unit.SHARE)]
+    dram: Annotated[float | None, Label("DRAM", Unit.SHARE, meaning="where reads and writes were not sampled apart")]
+    pcie_in: Annotated[float | None, Label(NAMES[GpuMetric.PCIE_IN], Unit.SHARE, detail=1)]
+    pcie_out: Annotated[float | None, Label(NAMES[GpuMetric.PCIE_OUT], Unit.SHARE, detail=1)]
+    gpu_active: Annotated[float | None, Label(say("GPU active"), Unit.SHARE, detail=3)]
+    clock_hz: Annotated[int | None, Label(say("Clock (Hz)"), Unit.COUNT, detail=4)]
+
+
+class SamplingRow(Row, frozen=True):
+    """How a GPU was sampled, and its clock while kernels ran."""
+
+    gpu: int
+    samples: int
+    period_ns: int
+    lag_ns: int
+    """How long after its stamp the period of a sample ends."""
+    lowest_hz: int | None
+    """One sample in a hundred is lower."""
+    most_hz: int | None
+    """One sample in a hundred is higher."""
+    highest_hz: int | None
+    """What the GPU can have."""
+
+
+class AgreementRow(Row, frozen=True):
+    """How far samples of a counter agree with what Nsight Compute counted of the same kernels."""
+
+    gpu: Gpu
+    counter: Annotated[GpuMetric, Label(say("Counter"), words=NAMES.__getitem__)]
+    kernels: Annotated[int, Label(say("Kernels"), Unit.COUNT)]
+    error: Annotated[float, Label(say("Mean error by time"), Unit.SHARE, meaning="without sign, as a part of the peak")]
+    held_share: Annotated[
+        float, Label(say("In interval"), Unit.SHARE, meaning="kernels whose interval holds what was counted")
+    ]
+    near_share: Annotated[
+        float | None,
+        Label(say("Within 5 points"), Unit.SHARE, detail=1, meaning="of kernels over 10 us; null: there are none"),
+    ]
+
+
+class ComparedRow(Row, frozen=True):
+    """A counter of kernels of one name and shape: from samples, and as Nsight Compute counted it."""
+
+    gpu: Gpu
+    name: Annotated[str, Label(say("Kernel"), shorten=label)]
+    counter: Annotated[GpuMetric, Label(say("Counter"), words=NAMES.__getitem__)]
+    sampled: Annotated[ShareInterval, Label(say("Samples"), Unit.SHARE)]
+    counted: Annotated[float, Label("ncu", Unit.SHARE)]
+    is_held: Annotated[bool, Label(say("In interval"))]
+    time_ns: Annotated[int, Label(say("Time"), Unit.NS, detail=1)]
+    grid: Annotated[Shape, Label(say("Grid"), Unit.TRIPLE, detail=2)]
+    block: Annotated[Shape, Label(say("Block"), Unit.TRIPLE, detail=3)]
+
+
+class KernelsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.kernels/1"):
+    """The kernels of the steady steps, the most time first; where the GPU was sampled, what they use of it."""
+
+    has_steps: bool
+    not_sampled: dict[str, str]
+    """By GPU, why nothing is known of its counters."""
+    kernels: Annotated[tuple[KernelRow, ...], Label(say("Kernels"))]
+    launches: Annotated[tuple[KernelLaunchRow, ...], Label(say("Every launch of one step in execution order"))]
+    """Only with --by-launch."""
+    agreement: Annotated[tuple[AgreementRow, ...], Label(say("Samples vs Nsight Compute"))]
+    """Only with --ncu."""
+    compared: Annotated[tuple[ComparedRow, ...], Label(say("Samples vs Nsight Compute, by kernel"))]
+    use: Annotated[tuple[KernelUseRow, ...], Label(say("GPU utilization by kernel and launch shape"))]
+    gpu_use: Annotated[tuple[GpuUseRow, ...], Label(say("GPU utilization on average"))]
+    sampling: tuple[SamplingRow, ...]
+    roofline: tuple[SampledRoofline, ...] = ()
+    """Kernels of each sampled GPU under its roofs, where its peaks are known."""
+
+    def title(self, table: str) -> str:
+        title = super().title(table)
+        return say("{title}, steady steps", title=title) if self.has_steps and table == "kernels" else title
+
+    def sheet(self, table: str, *, is_exact: bool = False) -> Sheet:
+        sheet = super().sheet(table, is_exact=is_exact)
+        if is_exact or table not in ("use", "compared") or len(sheet.rows) <= _SHOWN:
+            return sheet
+        title = say("{title}: the first {count} of {all}", title=sheet.title, count=_SHOWN, all=len(sheet.rows))
+        return replace(sheet, title=title, rows=sheet.rows[:_SHOWN])
+
+    def blocks(self) -> Iterator[doc.Block]:
+        yield from super().blocks()
+        if self.roofline:
+            from gpuledger.present.views.page.rooflines import sampled_roofline_chart
+
+            yield doc.Only(doc.Medium.PAGE, tuple(filter(None, map(sampled_roofline_chart, self.roofline))))
+
+
+def kernels_answer(
+    name: str,
+    steps: Sequence[tuple[StepOverview, Device]],
+    sampled: TimelineUse,
+    notes: Sequence[Note],
+    families: tuple[tuple[str, str], ...],
+    *,
+    by_launch: bool = False,
+) -> KernelsAnswer:
+    """All GPUs; with `by_launch` every launch of one step of each."""
+    used, compared = sampled.sampled, sampled.against or []
+    sentences = [told for use, stretches in used.values() for told in use_answer(use, stretches)]
+    sentences = sentences or [told for overview, device in steps for told in kernel_sentences(overview, device)]
+    against = dict(zip(used, compared, strict=False))
+    return KernelsAnswer(
+        profile=name,
+        zero_ns=steps[0][1].zero_ns,
+        sentences=(*sentences, *(against_sentence(held) for held in against.values() if held), *note_sentences(notes)),
+        health=health_rows(notes),
+        has_steps=any(device.steps is not None for _, device in steps),
+        not_sampled={str(gpu): use.reason for gpu, use in sampled.use.items() if isinstance(use, NotMeasured)},
+        kernels=tuple(row for of_gpu in steps for row in _by_name(*of_gpu, families)),
+        launches=tuple(row for of_gpu in steps for row in _launches(*of_gpu, families)) if by_launch else (),
+        agreement=tuple(
+            AgreementRow(gpu, metric, found.kernels, found.mean_error / 100, found.held_share, found.near_share)
+            for gpu, held in against.items()
+            for metric, found in agreements(held).items()
+        ),
+        compared=tuple(_compared(gpu, figure) for gpu, held in against.items() for figure in held),
+        use=tuple(_use_row(gpu, kernel, use) for gpu, use in used.items() for kernel in use[0].kernels),
+        gpu_use=tuple(row for gpu, use in used.items() for row in _gpu_use(gpu, use)),
+        sampling=tuple(_sampling(gpu, use) for gpu, use in used.items()),
+        roofline=tuple(
+            roofline
+            for gpu, use in used.items()
+            if isinstance(roofline := sampled_roofline(use, sampled.origin.gpu(gpu)), SampledRoofline)
+        ),
+    )
 
 
 def kernel_sentences(overview: StepOverview, device: Device) -> tuple[Message, ...]:
@@ -95,277 +252,149 @@ def kernel_sentences(overview: StepOverview, device: Device) -> tuple[Message, .
     if not overview.entries or not overview.time_ns:
         return (none_sentence(device, "kernels"),)
     first = max(overview.entries, key=lambda kernel: kernel.time_ns)
-    share = overview.time_ns / device.steady_ns
+    of_time = overview.time_ns / device.steady_ns
     calls = sum(kernel.calls for kernel in overview.entries)
     answer = say(
         "GPU {gpu}: kernels take {time} ({share} of the time): {count}; {part} of that in {kernel}.",
         gpu=device.gpu,
         time=step_time_text(device, overview.time_ns),
-        share=share_text(share),
+        share=share_text(of_time),
         count=step_count_text(device, calls, say("launch"), say("launches")),
         kernel=cut_label(label(first.name)),
         part=share_text(first.time_ns / overview.time_ns),
     )
-    return (answer,) if share >= _HALF_OF_STEP else (answer, largest_line_sentence(device))
+    return (answer,) if of_time >= _HALF_OF_STEP else (answer, largest_line_sentence(device))
 
 
-def kernels_document(answer: KernelsAnswer) -> doc.Document:
-    """The whole answer of `gpuledger kernels`; JSON is the document gpuledger.kernels/1."""
-    return doc.Document(
-        blocks=lambda: (doc.Group(tuple(_blocks(answer))),),
-        data=doc.json_by("kernels.kernels_json", answer),
-        sheets=lambda: (_figures_sheet(answer),),
-        page=lambda: _page(answer),
+def _by_name(overview: StepOverview, device: Device, families: tuple[tuple[str, str], ...]) -> Iterator[KernelRow]:
+    """One row per name, the most time first; graphs whose kernels were not recorded come last."""
+    named = defaultdict[str, list[StepKernel]](list)
+    for kernel in overview.entries:
+        named[kernel.name].append(kernel)
+
+    def row(name: str, kind: str, kernels: Sequence[StepKernel], time_ns: int) -> KernelRow:
+        calls, lit = sum(kernel.calls for kernel in kernels), [kernel.lit for kernel in kernels if kernel.lit]
+        known_ns, light_ns = sum(known.known_ns for known in lit), sum(known.light_ns for known in lit)
+        return KernelRow(
+            gpu=device.gpu,
+            name=name,
+            family=kind,
+            launches=calls or None,
+            shapes=len({(kernel.grid, kernel.block) for kernel in kernels}) or None,
+            per_step_ns=None if device.steps is None else time_ns // device.step_count,
+            time_ns=time_ns,
+            share=share(time_ns, overview.time_ns),
+            average_ns=share(sum(kernel.ran_ns for kernel in kernels), calls),
+            light_share=share(light_ns, known_ns),
+            beyond_light_ns=known_ns - light_ns if lit else None,
+            light_source=SOURCES[max(lit, key=lambda known: known.known_ns).source] if lit else None,
+        )
+
+    rows = [
+        row(name, family(name, families), kernels, sum(kernel.time_ns for kernel in kernels))
+        for name, kernels in named.items()
+    ]
+    yield from sorted(rows, key=lambda row: -row.time_ns)
+    if overview.other_ns:
+        yield row(say("(graphs whose kernels were not recorded)"), "graph", (), overview.other_ns)
+
+
+def _launches(
+    overview: StepOverview, device: Device, families: tuple[tuple[str, str], ...]
+) -> Iterator[KernelLaunchRow]:
+    """That of the step with the usual number of kernels, in the order of execution."""
+    launches = overview.launches
+    start, end = device.work.start_ns[launches], device.work.end_ns[launches]
+    before = np.maximum(start[1:] - furthest(end)[:-1], 0).tolist() if len(start) else []
+    times = start.tolist(), (end - start).tolist(), [None, *before], device.work.stream[launches].tolist()
+    kernels = [overview.entries[entry] for entry in overview.sequence]
+    for number, (kernel, begun, length, gap, stream) in enumerate(zip(kernels, *times, strict=False), 1):
+        yield KernelLaunchRow(
+            gpu=device.gpu,
+            number=number,
+            name=kernel.name,
+            start_ns=begun - device.zero_ns,
+            duration_ns=length,
+            gap_ns=gap,
+            range=kernel.place,
+            family=family(kernel.name, families),
+            stream=stream,
+            grid=kernel.grid,
+            block=kernel.block,
+        )
+
+
+def _interval(figure: UseFigure) -> ShareInterval:
+    return ShareInterval(*(round(percent / 100, 4) for percent in (figure.percent, figure.low, figure.high)))
+
+
+def _use_row(gpu: int, kernel: KernelUse, use: SampledUse) -> KernelUseRow:
+    figures = {metric: _interval(figure) for metric, figure in kernel.figures.items()}
+    limit = kernel.occupancy_limit
+    return KernelUseRow(
+        gpu=gpu,
+        name=kernel.full_name,
+        launches=kernel.launches,
+        time_ns=kernel.time_ns,
+        share=share(kernel.time_ns, sum(other.time_ns for other in use[0].kernels)),
+        sm_active=figures.get(GpuMetric.SM_ACTIVE),
+        sm_issue=figures.get(GpuMetric.SM_ISSUE),
+        tensor=figures.get(GpuMetric.TENSOR),
+        warps=figures.get(GpuMetric.WARPS),
+        dram_read=figures.get(GpuMetric.DRAM_READ),
+        dram_write=figures.get(GpuMetric.DRAM_WRITE),
+        bound=kernel.use_class,
+        occupancy=kernel.occupancy,
+        occupancy_limit=None if limit is None else limit.share,
+        limited_by=None if limit is None else limit.limited_by,
+        grid=kernel.grid,
+        block=kernel.block,
     )
 
 
-def _page(answer: KernelsAnswer) -> doc.Page:
-    """The verdict, every launch under its roofs, and each kernel in depth."""
-    from gpuledger.present.views.page.rooflines import NOT_COLLECTED, DrawnLaunch, launch_roofline
-
-    verdict = doc.Paragraph(_verdict(answer))
-    blocks = [block for block in _blocks(answer) if block != verdict]
-    launches = [
-        DrawnLaunch(launch, launch.duration_ns, bound_text(launch))
-        for kernel in answer.kernels
-        for launch in kernel.launches
-    ]
-    said = say(
-        "Each dot is a profiled launch, sized by its share of the time; the further below the roof, the more to gain."
-    )
-    roofs = launch_roofline(launches, said) or doc.not_measured(NOT_COLLECTED)
-    sections = (doc.Section("roofline", say("Roofline"), (roofs,)), *doc.chapters(blocks, say("Kernels")), doc.AGAIN)
-    return doc.Page(", ".join(answer.files), verdict.text, sections)
+def _gpu_use(gpu: int, use: SampledUse) -> Iterator[GpuUseRow]:
+    stretches = use[1]
+    for over, means in (
+        (say("the window"), stretches.window),
+        (say("the steady steps"), stretches.steady),
+        (say("kernels"), stretches.busy),
+    ):
+        yield _means(gpu, over, means)
 
 
-def _blocks(answer: KernelsAnswer) -> list[doc.Block]:
-    kernels = answer.kernels
-    count = sum(len(kernel.launches) for kernel in kernels)
-    what = say("{launches} launches of {kernels} kernels", launches=count_text(count), kernels=count_text(len(kernels)))
-    title = say(
-        "{files}: {gpu}, {what}, {time}",
-        files=", ".join(answer.files),
-        gpu=answer.gpu_name or say("GPU not named"),
-        what=say("one launch") if count == 1 else what,
-        time=time_text(answer.total_ns),
-    )
-    return [
-        doc.Heading(title, 1),
-        doc.Paragraph(_verdict(answer)),
-        doc.SheetBlock(kernel_sheet(answer)),
-        counts_points(answer.tally),
-        doc.Heading(say("In depth, largest saving first")),
-        *(_in_depth(answer, kernel) for kernel in sorted(kernels, key=lambda kernel: -_gain(kernel))),
-        doc.Paragraph(CLOCKS),
-        doc.Paragraph(made_line()),
-        *notes_blocks(answer.notes),
-    ]
-
-
-def notes_blocks(notes: Sequence[Note]) -> list[doc.Block]:
-    """What was lost on reading."""
-    return [
-        doc.Paragraph(say("Note: {sentence}.", sentence=note.sentence))
-        for note in notes
-        if note.severity in (Severity.LOSS, Severity.WARNING)
-    ]
-
-
-def _gain(kernel: JudgedKernel) -> int:
-    return 0 if isinstance(kernel.saving_ns, NotMeasured) else kernel.saving_ns
-
-
-def _verdict(answer: KernelsAnswer) -> str:
-    best = max(answer.kernels, key=_gain)
-    if all(isinstance(kernel.saving_ns, NotMeasured) for kernel in answer.kernels):
-        return say("The metrics that compare these kernels with the GPU's peaks were not collected.")
-    if not _gain(best):
-        return say("All these kernels are at the roof; only less work would make them faster.")
-    verdict = best.typical.verdict
-    figures = {
-        "kernel": best.label,
-        "share": share_text(best.duration_ns / answer.total_ns),
-        "bound": BOUNDS[verdict.bound],
-        "limiter": LIMITERS[verdict.limiter],
-        "gain": share_text(_gain(best) / answer.total_ns),
+def _means(gpu: int, over: str, means: Mapping[GpuMetric, float]) -> GpuUseRow:
+    shares = {
+        metric.value: round(means[metric] / 100, 4) if metric in means else None
+        for metric in GpuMetric
+        if metric is not GpuMetric.SM_CLOCK
     }
-    if verdict.wasted is not None and verdict.is_by_waste:
-        return say(
-            "Largest saving: {kernel}, {share} of the time, is bound by {bound} ({limiter}), and "
-            "{wasted} of the sectors it moves are excessive; coalesced accesses would save {gain} of the "
-            "time.",
-            **figures,
-            wasted=share_text(verdict.wasted.share),
-        )
-    return say(
-        "Largest saving: {kernel}, {share} of the time, is bound by {bound} ({limiter}); at its "
-        "nearest roof it would save {gain} of the time.",
-        **figures,
+    clock = means.get(GpuMetric.SM_CLOCK)
+    return GpuUseRow(gpu=gpu, over=over, clock_hz=None if clock is None else round(clock), **shares)
+
+
+def _sampling(gpu: int, use: SampledUse) -> SamplingRow:
+    kernels, clock = use[0], use[1].clock
+    return SamplingRow(
+        gpu=gpu,
+        samples=kernels.samples,
+        period_ns=kernels.period_ns,
+        lag_ns=kernels.lag_ns,
+        lowest_hz=None if clock is None else round(clock.lowest_hz),
+        most_hz=None if clock is None else round(clock.most_hz),
+        highest_hz=None if clock is None else clock.highest_hz,
     )
 
 
-def kernel_sheet(answer: KernelsAnswer) -> Sheet:
-    """For people: one line per kernel, the longest first."""
-    columns = (
-        Column("kernel", say("Kernel"), Unit.TEXT, lambda kernel: label(kernel.name)),
-        Column("launches", say("x"), Unit.FIGURE, lambda kernel: count_text(len(kernel.launches))),
-        Column("time", say("Time"), Unit.FIGURE, lambda kernel: time_text(kernel.duration_ns)),
-        Column("share", say("Share"), Unit.FIGURE, lambda kernel: share_text(answer.share(kernel))),
-        Column("bound", say("Bound by"), Unit.TEXT, lambda kernel: bound_text(kernel.typical)),
-        Column("roof", say("Of roof"), Unit.FIGURE, lambda kernel: figure_share(kernel.typical.verdict.roof_share)),
-        Column("severity", say("Severity"), Unit.TEXT, lambda kernel: severity_cell(answer.severity(kernel)), 1),
-        Column("dram", say("DRAM"), Unit.FIGURE, lambda kernel: rate_text(kernel.typical.figures.dram_bytes_per_s), 2),
-        Column(
-            "occupancy",
-            say("Occupancy"),
-            Unit.FIGURE,
-            lambda kernel: figure_share(kernel.typical.figures.share("occupancy_share")),
-            detail=3,
-        ),
-        Column("grid", say("Grid"), Unit.TEXT, lambda kernel: shape_text(kernel.grid), detail=4),
-        Column("block", say("Block"), Unit.TEXT, lambda kernel: shape_text(kernel.block), detail=5),
+def _compared(gpu: int, figure: CounterComparison) -> ComparedRow:
+    kernel = figure.kernel
+    return ComparedRow(
+        gpu=gpu,
+        name=kernel.full_name,
+        counter=figure.metric,
+        sampled=_interval(figure.sampled),
+        counted=round(figure.counted / 100, 4),
+        is_held=figure.is_held,
+        time_ns=kernel.time_ns,
+        grid=kernel.grid,
+        block=kernel.block,
     )
-    return Sheet.of("kernels", say("Kernels"), columns, answer.kernels)
-
-
-def _in_depth(answer: KernelsAnswer, kernel: JudgedKernel) -> doc.Points:
-    """One kernel: why it is bound as it is, its figures over all launches, and what to try."""
-    judged = kernel.typical
-    heading = say(
-        "{kernel}: {bound}, severity {severity}",
-        kernel=kernel.label,
-        bound=bound_text(judged),
-        severity=SEVERITY_WORDS[answer.severity(kernel)],
-    )
-    return doc.Points(heading, tuple(depth_lines(judged, kernel)))
-
-
-def depth_lines(judged: JudgedLaunch, kernel: JudgedKernel) -> list[str]:
-    """Why a launch is bound as it is, the figures of its kernel, and what to try."""
-    first, *rest = judged.advice
-    return [
-        *judged.verdict.because,
-        *_figure_lines(kernel),
-        *judged.figures.unreliable,
-        say("try: {advice}", advice=first),
-        *rest,
-    ]
-
-
-def _figure_lines(kernel: JudgedKernel) -> list[str]:
-    """The figures of a kernel in one line; with several launches, means weighted by time, and the extremes."""
-    shown = ("sm_busy_share", _RATE, "l2_hit_share", "l1_hit_share", "occupancy_efficiency")
-    peak, texts = kernel.spread("dram_share"), []
-    for key in shown:
-        if isinstance(spread := kernel.spread(key), NotMeasured):
-            continue
-        text = rate_text if key == _RATE else share_text
-        parts = {"figure": FIGURE_NAMES[key], "value": text(spread.mean)}
-        if key == _RATE and isinstance(peak, FigureSpread):
-            parts["value"] = say("{rate}, {share} of the peak", rate=text(spread.mean), share=share_text(peak.mean))
-        least, most = text(spread.least), text(spread.most)
-        texts.append(
-            say("{figure} {value}", **parts)
-            if least == most
-            else say("{figure} {value} ({least} to {most})", **parts, least=least, most=most)
-        )
-    return [joined(say(", "), texts)] if texts else []
-
-
-def counts_points(counts: KernelTally) -> doc.Points:
-    """What a reader of many kernels asks first: how many of which kind."""
-    kinds = [
-        say(
-            "{bound} {count} ({details})",
-            bound=BOUNDS[bound],
-            count=sum(limits.values()),
-            details=_counted((LIMITERS[limiter], count) for limiter, count in limits.items()),
-        )
-        for bound, limits in counts.limits.items()
-    ]
-    severities = counts.severities
-    severe = ((SEVERITY_WORDS[name], severities[name]) for name in _SEVERITY_ORDER if name in severities)
-    items = [
-        say("bottlenecks: {kinds}", kinds=joined(say(", "), kinds)),
-        say("severity: {kinds}", kinds=_counted(severe)),
-    ]
-    half = share_text(HALF)
-    if (roof := counts.low[ROOF]).of:
-        amounts = {"count": count_text(roof.low), "kernels": count_text(roof.of)}
-        items.append(say("below {half} of the nearest roof: {count} of {kernels}", half=half, **amounts))
-    if peaks := _low(counts, PEAKS):
-        items.append(say("below {half}: {counts}", half=half, counts=peaks))
-    if hits := _low(counts, HITS):
-        items.append(say("below {half}: {counts} (data that is read once cannot hit)", half=half, counts=hits))
-    return doc.Points(say("Kernels in numbers"), tuple(items))
-
-
-def _counted(counts: Iterable[tuple[Message, int]]) -> Message:
-    return joined(say(", "), [say("{what} {count}", what=what, count=count_text(count)) for what, count in counts])
-
-
-def _low(counts: KernelTally, keys: Iterable[str]) -> Message | None:
-    """Some figures in a line, without those that were measured of no kernel; None where that is all."""
-    texts = [
-        say("{figure} {count} of {kernels}", figure=FIGURE_NAMES[key], count=count_text(low.low), kernels=low.of)
-        for key in keys
-        if (low := counts.low[key]).of
-    ]
-    return joined(say(", "), texts) if texts else None
-
-
-def _figures_sheet(answer: KernelsAnswer) -> Sheet:
-    """For a spreadsheet: one row per kernel, the longest first, every figure as a number."""
-    pipes = sorted({pipe for kernel in answer.kernels for pipe in kernel.typical.figures.pipes})
-    stalls = sorted({why for kernel in answer.kernels for why in kernel.typical.figures.stalls})
-
-    def wasted(kernel: JudgedKernel) -> float | None:
-        found = kernel.typical.verdict.wasted
-        return None if found is None else found.share
-
-    columns = (
-        Column("kernel", "Kernel", Unit.TEXT, "name"),
-        Column("grid", "Grid", Unit.TEXT, lambda kernel: shape_text(kernel.grid)),
-        Column("block", "Block", Unit.TEXT, lambda kernel: shape_text(kernel.block)),
-        Column("launches", "Launches", Unit.COUNT, lambda kernel: len(kernel.launches)),
-        Column("time_ns", "Time", Unit.NS, "duration_ns"),
-        share_column("share_percent", "Share of the time", "duration_ns", answer.total_ns),
-        Column("bound", "Bound by", Unit.TEXT, "typical.verdict.bound"),
-        Column("limiter", "Limiter", Unit.TEXT, "typical.verdict.limiter"),
-        share_column("roof_percent", "Of the nearest roof", "typical.verdict.roof_share"),
-        Column("saving_ns", "Would save", Unit.NS, lambda kernel: plain(kernel.saving_ns)),
-        Column("severity", "Severity", Unit.TEXT, answer.severity),
-        share_column("wasted_percent", "Excessive sectors", wasted),
-        Column("waves", "Waves", Unit.RATIO, lambda kernel: plain(kernel.typical.figures.waves)),
-        *(column for key, name in FIGURE_NAMES.items() for column in _spread_columns(key, name)),
-        *map(_pipe_column, pipes),
-        *map(_stall_column, stalls),
-    )
-    return Sheet.of("kernels", "Kernels", columns, answer.kernels)
-
-
-def _pipe_column(pipe: str) -> Column:
-    return share_column(
-        f"pipe_{pipe}_percent", f"Pipeline {pipe}", lambda kernel: kernel.typical.figures.pipes.get(pipe)
-    )
-
-
-def _stall_column(why: str) -> Column:
-    name = f"Stall {why} (warps per issue)"
-    return Column(f"stall_{why}", name, Unit.RATIO, lambda kernel: kernel.typical.figures.stalls.get(why))
-
-
-def _spread_columns(key: str, name: str) -> list[Column]:
-    """The mean of a figure, its least and its most."""
-    factor, unit = (1e-9, Unit.GB_PER_S) if key == _RATE else (100, Unit.SHARE_PERCENT)
-    bare = key.removesuffix("_share").removesuffix("_bytes_per_s")
-    capital = name[:1].upper() + name[1:]
-
-    def column(ending: str, words: str, part: str) -> Column:
-        def cell(kernel: JudgedKernel) -> float | None:
-            spread = kernel.spread(key)
-            return None if isinstance(spread, NotMeasured) else factor * getattr(spread, part)
-
-        return Column(f"{bare}_{ending}", f"{capital}{words}", unit, cell)
-
-    return [column("mean", "", "mean"), column("min", ", least", "least"), column("max", ", most", "most")]

@@ -1,24 +1,32 @@
-"""A memory snapshot for people: what to know and do first, then who holds the peak, leaks, fragmentation, churn."""
+"""Who holds a GPU's memory, from a memory snapshot of PyTorch: the peak, leaks, fragmentation, out-of-memories."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpuledger.analyse.memory.allocations import Holder, NoPlace
-from gpuledger.analyse.memory.snapshot_figures import MemoryCurve, SnapshotFigures
-from gpuledger.answers.memory_snapshot import SnapshotAnswer
+from gpuledger.analyse.memory.allocations import Holder, MemoryMoment, NoPlace
+from gpuledger.analyse.memory.snapshot_figures import (
+    MemoryCurve,
+    SnapshotFigures,
+    memory_curve,
+    memory_curve_by_event,
+    snapshot_figures,
+)
+from gpuledger.findings.finding import Finding
 from gpuledger.findings.memory import holder_words, moment_words, place_words
+from gpuledger.findings.memory import snapshot_findings as findings_of
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import Message, capitalised, say
 from gpuledger.present import document as doc
-from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
-from gpuledger.present.views.tables import answer_blocks, tables_document, tables_page
+from gpuledger.present.views.answer import Answer, health_rows
 from gpuledger.regex import regex
+from gpuledger.rows import Gpu, Label, Row, Unit
+from gpuledger.trace.measured import MemorySnapshot
 from gpuledger.trace.model import Severity
 from gpuledger.trace.spans import Span
 from gpuledger.units import bytes_text, count_text, instant_text, share_text, time_text
@@ -29,79 +37,275 @@ _SHOWN: Final = 2
 _MOST_HOLDERS: Final = 10
 _MOST_LEAKS: Final = 10
 
-_WHERE: Final = Column("where", say("Allocated by"), Unit.TEXT, lambda held: _path_cell(held.path))
-_SIZE: Final = Column("bytes", "MB", Unit.MB, "size_bytes", page_name=say("Size"))
-_COUNT: Final = Column("allocations", say("Allocations"), Unit.COUNT)
-_MOMENTS: Final = (
-    Column("moment", say("Moment"), Unit.TEXT),
-    Column("since_start_ns", say("After"), Unit.NS),
-    Column("reserved_bytes", say("Reserved, MB"), Unit.MB, page_name=say("Reserved")),
-    Column("allocated_bytes", say("Allocated, MB"), Unit.MB, page_name=say("Allocated")),
-    Column("awaiting_bytes", say("Awaiting free, MB"), Unit.MB, detail=2, page_name=say("Awaiting free")),
-    Column("stranded_bytes", say("Fragmented, MB"), Unit.MB, page_name=say("Fragmented")),
-    Column("releasable_bytes", say("Can be given back, MB"), Unit.MB, page_name=say("Can be given back")),
-    Column("largest_free_bytes", say("Largest fragment, MB"), Unit.MB, detail=1, page_name=say("Largest fragment")),
-)
-_SEGMENTS: Final = (
-    Column("address", say("Segment"), Unit.TEXT, lambda segment: f"0x{segment.address:x}"),
-    Column("total_bytes", "MB", Unit.MB, "size_bytes", page_name=say("Size")),
-    Column("used_bytes", say("In use, MB"), Unit.MB, "active_bytes", page_name=say("In use")),
-    Column("free_bytes", say("Free, MB"), Unit.MB, page_name=say("Free")),
-    Column("largest_free_bytes", say("Largest free, MB"), Unit.MB, page_name=say("Largest free")),
-    Column("blocks", say("Blocks"), Unit.COUNT),
-)
-_LEAKS: Final = (_WHERE, _SIZE, _COUNT, Column("steps", say("In steps"), Unit.COUNT))
-_CHURN: Final = (_WHERE, _SIZE, _COUNT, Column("median_life_ns", say("Lives (median)"), Unit.NS))
-_FINDINGS: Final = (
-    Column("code", say("Finding"), Unit.TEXT),
-    Column("gpu", "GPU", Unit.ID),
-    Column("claim", say("Claim"), Unit.TEXT, lambda finding: capitalised(finding.claim)),
-    Column("fix", say("Fix"), Unit.TEXT, lambda finding: finding.fix or ""),
-    Column("confidence", say("Confidence"), Unit.TEXT),
-)
+_FOLDERS: Final = regex(r"\((?:[^()/]+/){2,}(?=[^()/]+/[^()/]+\)$)")
+"""Those of a package before its last, where there are several more: a table has no room for them."""
 
 
-def snapshot_document(analysed: SnapshotAnswer, *, is_brief: bool = False) -> doc.Document:
-    """The whole answer, also for `report`; JSON is the document gpuledger.memory/1."""
-    snapshot, answers = analysed.snapshot, _answers(analysed)
-    findings, *sheets = sheets_with_findings(analysed)
-    notes = [
-        say("Note: {sentence}.", sentence=note.sentence)
-        for note in snapshot.health
-        if note.severity in (Severity.LOSS, Severity.WARNING)
+def _stack_words(stack: tuple[str, ...] | NoPlace) -> str:
+    """The innermost functions."""
+    if isinstance(stack, NoPlace):
+        return stack.label
+    shown = [_FOLDERS.sub("(…/", frame) for frame in stack[: -_SHOWN - 1 : -1]]
+    return " < ".join((*shown, "…") if len(stack) > _SHOWN else shown)
+
+
+Stack = Annotated[
+    tuple[str, ...] | NoPlace,
+    Label(
+        say("Allocated by"),
+        words=_stack_words,
+        meaning="functions of the program as `name (file.py:12)`, outermost first; where none is known, why",
+    ),
+]
+
+
+class MemoryFindingRow(Row, frozen=True):
+    """What to do about memory."""
+
+    code: Annotated[str, Label(say("Finding"))]
+    gpu: Gpu
+    claim: Annotated[str, Label(say("Claim"), is_prose=True)]
+    fix: Annotated[str | None, Label(say("Fix"), is_prose=True)]
+    confidence: Annotated[str, Label(say("Confidence"))]
+
+
+class ReservedRow(Row, frozen=True):
+    """What was reserved at one moment; the four parts after it sum to it."""
+
+    gpu: Gpu
+    moment: Annotated[str, Label(say("Moment"))]
+    since_start_ns: Annotated[int | None, Label(say("After"), Unit.NS, meaning="the beginning of the history")]
+    reserved_bytes: Annotated[int, Label(say("Reserved"), Unit.BYTES)]
+    allocated_bytes: Annotated[int, Label(say("Allocated"), Unit.BYTES)]
+    awaiting_bytes: Annotated[int, Label(say("Awaiting free"), Unit.BYTES, detail=2)]
+    stranded_bytes: Annotated[int, Label(say("Fragmented"), Unit.BYTES, meaning="free in segments that hold something")]
+    releasable_bytes: Annotated[int, Label(say("Can be given back"), Unit.BYTES)]
+    largest_free_bytes: Annotated[
+        int, Label(say("Largest fragment"), Unit.BYTES, detail=1, meaning="the largest piece of what is fragmented")
     ]
-    notes += [
-        say(
-            "GPU {gpu}: {count} events of the allocator fit to no other; sums may be off by their bytes.",
-            gpu=figures.gpu,
-            count=count_text(figures.lives.unmatched),
+
+
+class HolderRow(Row, frozen=True):
+    """What allocations of one place hold at one moment."""
+
+    gpu: Gpu
+    stack: Stack
+    size_bytes: Annotated[int, Label(say("Size"), Unit.BYTES, is_summed=True)]
+    share: Annotated[float, Label(say("Share"), Unit.SHARE, meaning="of what is allocated", is_summed=True)]
+    allocations: Annotated[int, Label(say("Allocations"), Unit.COUNT, is_summed=True)]
+
+
+class LeakRow(Row, frozen=True):
+    """Allocations of one stack that are never freed, step after step."""
+
+    gpu: Gpu
+    stack: Stack
+    size_bytes: Annotated[int, Label(say("Size"), Unit.BYTES)]
+    allocations: Annotated[int, Label(say("Allocations"), Unit.COUNT)]
+    steps: Annotated[int, Label(say("In steps"), Unit.COUNT, meaning="that leave something behind")]
+
+
+class SegmentRow(Row, frozen=True):
+    """A segment of the allocator that holds something and has free memory."""
+
+    gpu: Gpu
+    address: Annotated[int, Label(say("Segment"), Unit.ID, words=hex)]
+    size_bytes: Annotated[int, Label(say("Size"), Unit.BYTES)]
+    used_bytes: Annotated[int, Label(say("In use"), Unit.BYTES)]
+    free_bytes: Annotated[int, Label(say("Free"), Unit.BYTES)]
+    largest_free_bytes: Annotated[int, Label(say("Largest free"), Unit.BYTES)]
+    blocks: Annotated[int, Label(say("Blocks"), Unit.COUNT)]
+
+
+class ShortLivedRow(Row, frozen=True):
+    """Allocations of one stack that were freed again within the history."""
+
+    gpu: Gpu
+    stack: Stack
+    size_bytes: Annotated[int, Label(say("Size"), Unit.BYTES)]
+    allocations: Annotated[int, Label(say("Allocations"), Unit.COUNT)]
+    median_life_ns: Annotated[int | None, Label(say("Lives (median)"), Unit.NS)]
+
+
+class AnalysedSnapshot(Struct, frozen=True):
+    """A snapshot with its figures of each GPU and its findings."""
+
+    snapshot: MemorySnapshot
+    figures: tuple[SnapshotFigures, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def worst_first(self) -> list[SnapshotFigures]:
+        """GPUs that ran out of memory, then those that leak, then the others."""
+        leaking = {finding.gpu for finding in self.findings if finding.code == "MEM-LEAK"}
+        return sorted(self.figures, key=lambda of_gpu: (not of_gpu.out_of_memories, of_gpu.gpu not in leaking))
+
+    @property
+    def start_ns(self) -> int:
+        """When the history begins; 0 where no times were noted."""
+        return next((of_gpu.start_ns for of_gpu in self.figures if of_gpu.start_ns is not None), 0)
+
+    def over_time(self, window: Span | None = None) -> dict[int, MemoryCurve]:
+        """Memory of each GPU over a stretch of the wall clock; by default over its history, where that has times."""
+        return {
+            of_gpu.gpu: memory_curve(self.snapshot, of_gpu, *span)
+            for of_gpu in self.figures
+            if (span := window or of_gpu.history_span) is not None
+        }
+
+    @property
+    def by_event(self) -> dict[int, MemoryCurve]:
+        """Memory of each GPU with a history, event by event."""
+        of_gpus = [of_gpu for of_gpu in self.figures if of_gpu.has_history]
+        return {of_gpu.gpu: memory_curve_by_event(self.snapshot, of_gpu) for of_gpu in of_gpus}
+
+
+class MemorySnapshotAnswer(Answer, frozen=True, kw_only=True, dict=True, tag="gpuledger.memorysnapshot/1"):
+    """Who holds each GPU's memory. `zero_ns` is the wall clock, in ns since 1970, when the history begins."""
+
+    findings: Annotated[tuple[MemoryFindingRow, ...], Label(say("What to do"))]
+    reserved: Annotated[tuple[ReservedRow, ...], Label(say("Reserved memory and its parts"))]
+    peak_by_line: Annotated[tuple[HolderRow, ...], Label(say("Peak by line"))]
+    peak_by_stack: Annotated[tuple[HolderRow, ...], Label(say("Peak by stack"))]
+    held_at_oom: Annotated[tuple[HolderRow, ...], Label(say("Allocations live when memory ran out"))]
+    leaks: Annotated[tuple[LeakRow, ...], Label(say("Grows every step"))]
+    segments: Annotated[tuple[SegmentRow, ...], Label(say("Segments with fragmented memory"))]
+    short_lived: Annotated[tuple[ShortLivedRow, ...], Label(say("Allocated and freed again"))]
+
+    analysed: ClassVar[AnalysedSnapshot]
+    """Of an answer: what charts are drawn from. JSON does not have it."""
+
+    def opening(self) -> tuple[doc.Block, ...]:
+        """The answer, and what to do."""
+        first, *others = self.sentences
+        remarks = [doc.Remarks(tuple(others))] if others else []
+        return doc.Conclusion(first), *remarks, shown_findings(self.analysed)
+
+    def shown(self) -> list[str]:
+        return [name for name in super().shown() if name != "findings"]
+
+    def blocks(self) -> Iterator[doc.Block]:
+        yield from self.opening()
+        yield from self.table_blocks()
+
+    def table_blocks(self) -> Iterator[doc.SheetBlock]:
+        """Tables with rows."""
+        for name in self.shown():
+            if getattr(self, name):
+                yield doc.SheetBlock(self.sheet(name), doc.SheetTitle.NAMED, tells_hidden=True)
+
+    def page(self) -> doc.Page:
+        *answer, findings = self.opening()
+        pictures = picture_blocks(self.analysed)
+        return doc.page_of(
+            self.profile, (*answer, *pictures, doc.Heading(say("What to do")), findings, *self.table_blocks())
         )
-        for figures in analysed.figures
-        if figures.lives.unmatched
-    ]
-    shown = [] if is_brief else [sheet for sheet in sheets if sheet.rows]
-    tables = tables_document("memory", snapshot.name, [findings, *sheets], snapshot.health, analysed.start_ns)
-    return replace(
-        tables,
-        blocks=lambda: (
-            *answer_blocks(answers),
-            snapshot_findings(analysed),
-            *(doc.SheetBlock(sheet, doc.SheetTitle.BARE, tells_hidden=True) for sheet in shown),
-            *([doc.Remarks(tuple(notes))] if notes else []),
+
+
+def snapshot_answer(snapshot: MemorySnapshot) -> MemorySnapshotAnswer:
+    """All that is said of a snapshot."""
+    figures = snapshot_figures(snapshot)
+    analysed = AnalysedSnapshot(snapshot, figures, findings_of(snapshot, figures))
+    failed = [(of_gpu, of_gpu.out_of_memories[-1]) for of_gpu in figures if of_gpu.out_of_memories]
+    answer = MemorySnapshotAnswer(
+        profile=snapshot.name,
+        zero_ns=analysed.start_ns,
+        sentences=(*_answers(analysed), *_notes(analysed)),
+        health=health_rows(snapshot.health),
+        findings=tuple(
+            MemoryFindingRow(found.code, found.gpu, capitalised(found.claim), found.fix, found.confidence)
+            for found in analysed.findings
         ),
-        remarks=tuple(notes),
-        page=lambda: tables_page(
-            snapshot.name,
-            [doc.Paragraph(answer) for answer in answers],
-            [],
-            more=[
-                *picture_blocks(analysed),
-                doc.Heading(say("What to do")),
-                *([snapshot_findings(analysed)] if analysed.findings else []),
-                *sheet_blocks(sheets),
-            ],
+        reserved=tuple(row for of_gpu in figures for row in _reserved(of_gpu)),
+        peak_by_line=tuple(
+            row for of_gpu in figures for row in _holders(of_gpu.gpu, of_gpu.peak_lines, of_gpu.peak_bytes)
+        ),
+        peak_by_stack=tuple(
+            row for of_gpu in figures for row in _holders(of_gpu.gpu, of_gpu.peak_stacks, of_gpu.peak_bytes)
+        ),
+        held_at_oom=tuple(
+            row for of_gpu, oom in failed for row in _holders(of_gpu.gpu, oom.held, oom.layout.allocated_bytes)
+        ),
+        leaks=tuple(
+            LeakRow(of_gpu.gpu, _stack(leak.path), leak.size_bytes, leak.allocations, leak.steps)
+            for of_gpu in figures
+            for leak in of_gpu.leaks.leaks[:_MOST_LEAKS]
+        ),
+        segments=tuple(row for of_gpu in figures for row in _segments(of_gpu)),
+        short_lived=tuple(
+            ShortLivedRow(of_gpu.gpu, _stack(churn.path), churn.size_bytes, churn.allocations, churn.median_life_ns)
+            for of_gpu in figures
+            for churn in of_gpu.short_lived
         ),
     )
+    vars(answer)["analysed"] = analysed
+    return answer
+
+
+def _notes(analysed: AnalysedSnapshot) -> Iterator[Message]:
+    for note in analysed.snapshot.health:
+        if note.severity in (Severity.LOSS, Severity.WARNING):
+            yield say("Note: {sentence}.", sentence=note.sentence)
+    for figures in analysed.figures:
+        if figures.lives.unmatched:
+            yield say(
+                "GPU {gpu}: {count} events of the allocator fit to no other; sums may be off by their bytes.",
+                gpu=figures.gpu,
+                count=count_text(figures.lives.unmatched),
+            )
+
+
+def _reserved(figures: SnapshotFigures) -> Iterator[ReservedRow]:
+    moments: list[tuple[str, MemoryMoment]] = [
+        (say("peak"), figures.peak),
+        *((say("out of memory"), failed.layout) for failed in figures.out_of_memories),
+        (say("end"), figures.end),
+    ]
+    for moment, layout in moments:
+        yield ReservedRow(
+            gpu=figures.gpu,
+            moment=moment,
+            since_start_ns=figures.since_start_ns(layout.moment),
+            reserved_bytes=layout.reserved_bytes,
+            allocated_bytes=layout.allocated_bytes,
+            awaiting_bytes=layout.awaiting_bytes,
+            stranded_bytes=layout.stranded_bytes,
+            releasable_bytes=layout.releasable_bytes,
+            largest_free_bytes=layout.largest_free_bytes,
+        )
+
+
+def _segments(figures: SnapshotFigures) -> Iterator[SegmentRow]:
+    layout = figures.out_of_memories[-1].layout if figures.out_of_memories else figures.end
+    for segment in layout.partly_used:
+        yield SegmentRow(
+            gpu=figures.gpu,
+            address=segment.address,
+            size_bytes=segment.size_bytes,
+            used_bytes=segment.active_bytes,
+            free_bytes=segment.free_bytes,
+            largest_free_bytes=segment.largest_free_bytes,
+            blocks=segment.blocks,
+        )
+
+
+def _holders(gpu: int, holders: Sequence[Holder], whole_bytes: int) -> Iterator[HolderRow]:
+    for holder in with_rest(holders):
+        stack = holder.place if isinstance(holder.place, NoPlace) else _stack(holder.path or (holder.place,))
+        yield HolderRow(gpu, stack, holder.size_bytes, holder.size_bytes / whole_bytes, holder.allocations)
+
+
+def _stack(path: tuple[str, ...]) -> tuple[str, ...] | NoPlace:
+    return path[::-1] or NoPlace.NO_STACK
+
+
+def with_rest(held: Sequence[Holder]) -> tuple[Holder, ...]:
+    """The first ones, and the others as one line: the sum stays."""
+    others = held[_MOST_HOLDERS:]
+    if len(others) < 2:  # one line for one other saves none
+        return tuple(held)
+    rest = Holder(NoPlace.REST, (), sum(one.size_bytes for one in others), sum(one.allocations for one in others))
+    return (*held[:_MOST_HOLDERS], rest)
 
 
 class TimelineClock(Struct, frozen=True):
@@ -129,16 +333,16 @@ class TimelineClock(Struct, frozen=True):
         return Span(self.window.start_ns + self.wall_zero_ns, self.window.end_ns + self.wall_zero_ns)
 
 
-def memory_blocks(analysed: SnapshotAnswer, clock: TimelineClock | None) -> list[doc.Block]:
+def memory_blocks(memory: MemorySnapshotAnswer, clock: TimelineClock | None) -> list[doc.Block]:
     """What stands in a report beside the time: the answer, and the findings."""
-    answers = answer_on_timeline(analysed, clock)
-    return [doc.Heading(say("Who holds the memory")), doc.Remarks(tuple(answers)), snapshot_findings(analysed)]
+    answers = answer_on_timeline(memory, clock)
+    return [doc.Heading(say("Who holds the memory")), doc.Remarks(tuple(answers)), shown_findings(memory.analysed)]
 
 
-def answer_on_timeline(analysed: SnapshotAnswer, clock: TimelineClock | None) -> list[Message]:
+def answer_on_timeline(memory: MemorySnapshotAnswer, clock: TimelineClock | None) -> list[str]:
     """The answer, and where on the report's timeline the peak is."""
-    answers = _answers(analysed)
-    for figures in analysed.figures:
+    answers = list(memory.sentences)
+    for figures in memory.analysed.figures:
         instant = figures.instant_ns(figures.peak.moment)
         if clock is None or instant is None:
             answers.append(
@@ -155,12 +359,7 @@ def answer_on_timeline(analysed: SnapshotAnswer, clock: TimelineClock | None) ->
     return answers
 
 
-def sheet_blocks(sheets: Sequence[Sheet]) -> list[doc.Block]:
-    """Tables with rows, each under its title."""
-    return [block for sheet in sheets if sheet.rows for block in (doc.Heading(sheet.title), doc.SheetBlock(sheet))]
-
-
-def _answers(analysed: SnapshotAnswer) -> list[Message]:
+def _answers(analysed: AnalysedSnapshot) -> list[Message]:
     nothing = say("{name}: the allocator held nothing, and no event was recorded.", name=analysed.snapshot.name)
     leaks = {finding.gpu: finding.claim for finding in analysed.findings if finding.code == "MEM-LEAK"}
     answers = (_gpu_answer(figures, leaks.get(figures.gpu)) for figures in analysed.worst_first)
@@ -226,7 +425,7 @@ def _gpu_answer(figures: SnapshotFigures, leak: Message | str | None) -> list[Me
     return answer
 
 
-def snapshot_findings(analysed: SnapshotAnswer) -> doc.Findings:
+def shown_findings(analysed: AnalysedSnapshot) -> doc.Findings:
     """What to do about memory; of several GPUs, each finding says of which."""
     findings = analysed.findings
     if len(analysed.figures) > 1:
@@ -241,82 +440,7 @@ def snapshot_findings(analysed: SnapshotAnswer) -> doc.Findings:
     )
 
 
-def sheets_with_findings(analysed: SnapshotAnswer) -> list[Sheet]:
-    """For programs: the findings, then the tables of all GPUs."""
-    return [Sheet.of("findings", say("What to do"), _FINDINGS, analysed.findings), *snapshot_sheets(analysed)]
-
-
-def snapshot_sheets(analysed: SnapshotAnswer) -> list[Sheet]:
-    """The tables of all GPUs."""
-    return [sheet for figures in analysed.figures for sheet in _gpu_sheets(figures)]
-
-
-def _gpu_sheets(figures: SnapshotFigures) -> Iterator[Sheet]:
-    """What was reserved at which moment, who held the peak, and what leaks, is stranded, or is allocated too often."""
-    gpu, failures = figures.gpu, figures.out_of_memories
-    moments = [
-        (say("peak"), figures.peak),
-        *((say("out of memory"), failed.layout) for failed in failures),
-        (say("end"), figures.end),
-    ]
-    sizes = [column.key for column in _MOMENTS[2:]]
-    reserved = [
-        {"moment": name, "since_start_ns": figures.since_start_ns(layout.moment)}
-        | {size: getattr(layout, size) for size in sizes}
-        for name, layout in moments
-    ]
-    yield Sheet.of(f"reserved_gpu{gpu}", say("Reserved memory and its parts, GPU {gpu}", gpu=gpu), _MOMENTS, reserved)
-    by_line, by_stack = say("Peak by line, GPU {gpu}", gpu=gpu), say("Peak by stack, GPU {gpu}", gpu=gpu)
-    yield _held_sheet(f"peak_lines_gpu{gpu}", by_line, figures.peak_lines, figures.peak_bytes)
-    yield _held_sheet(f"peak_stacks_gpu{gpu}", by_stack, figures.peak_stacks, figures.peak_bytes)
-    for failed in failures[-1:]:
-        title = say("Held when memory ran out, GPU {gpu}", gpu=gpu)
-        yield _held_sheet(f"oom_held_gpu{gpu}", title, failed.held, failed.layout.allocated_bytes)
-    leaks, layout = figures.leaks.leaks[:_MOST_LEAKS], failures[-1].layout if failures else figures.end
-    yield Sheet.of(f"leaks_gpu{gpu}", say("Never freed, step after step, GPU {gpu}", gpu=gpu), _LEAKS, leaks)
-    title = say("Segments with fragmented memory, GPU {gpu}", gpu=gpu)
-    yield Sheet.of(f"segments_gpu{gpu}", title, _SEGMENTS, layout.partly_used)
-    title = say("Allocated and freed again, GPU {gpu}", gpu=gpu)
-    yield Sheet.of(f"short_lived_gpu{gpu}", title, _CHURN, figures.short_lived)
-
-
-def _held_sheet(name: str, title: str, holders: Sequence[Holder], whole: int) -> Sheet:
-    columns = replace(_WHERE, get=_holder_cell), _SIZE, share_column("share", say("Share"), "size_bytes", whole), _COUNT
-    count = sum(holder.allocations for holder in holders)
-    total = {"where": say("total"), "bytes": whole, "share": 100.0, "allocations": count}
-    return Sheet.of(name, title, columns, with_rest(holders), [total] if holders else [])
-
-
-def with_rest(held: Sequence[Holder]) -> tuple[Holder, ...]:
-    """The first ones, and the others as one line: the sum stays."""
-    others = held[_MOST_HOLDERS:]
-    if len(others) < 2:  # one line for one other saves none
-        return tuple(held)
-    rest = Holder(NoPlace.REST, (), sum(one.size_bytes for one in others), sum(one.allocations for one in others))
-    return (*held[:_MOST_HOLDERS], rest)
-
-
-def _holder_cell(holder: Holder) -> Cell:
-    if isinstance(holder.place, NoPlace):
-        return Term(holder.place.name.lower(), holder_words(holder))
-    return _path_cell(holder.path) if holder.path else holder.place
-
-
-def _path_cell(path: Sequence[str]) -> Cell:
-    """A path, the innermost function first: its beginning for people, all of it for programs."""
-    if not path:
-        return Term("no_stack", say("no recorded stack"))
-    whole = " < ".join(path)
-    shown = [_FOLDERS.sub("(…/", frame) for frame in path[:_SHOWN]]
-    words = " < ".join((*shown, "…")) if len(path) > _SHOWN else " < ".join(shown)
-    return Term(whole, words) if words != whole else whole
-
-
-_FOLDERS: Final = regex(r"\((?:[^()/]+/){2,}(?=[^()/]+/[^()/]+\)$)")
-"""Those of a package before its last, where there are several more: a table has no room for them."""
-
-
-def picture_blocks(analysed: SnapshotAnswer) -> list[doc.Block]:
+def picture_blocks(analysed: AnalysedSnapshot) -> list[doc.Block]:
     """Memory over time and over events, on a page."""
     blocks: list[doc.Block] = []
     over_time, by_event = analysed.over_time(), analysed.by_event

@@ -10,152 +10,200 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Annotated, Final
 
 from msgspec import Struct
 
-from gpuledger.analyse.kernels.ncu_plan import HARDLY, LITTLE, NcuPlan, PlannedKernel
+from gpuledger.analyse.kernels.ncu_plan import LITTLE, NcuPlan, PlannedKernel
 from gpuledger.analyse.kernels.step_kernels import LEVELS, KernelMatch, MatchedTimeline
 from gpuledger.answers.kernels import MatchedAnswer
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import joined, say
 from gpuledger.present import document as doc
-from gpuledger.present.safe_text import visible
-from gpuledger.present.sheet import Column, Sheet, Unit, share_column
-from gpuledger.present.views.kernels import (
+from gpuledger.present.row_sheets import row_sheet
+from gpuledger.present.sheet import Column, Sheet
+from gpuledger.present.views.answer import Answer, health_rows
+from gpuledger.present.views.ncu_kernels import (
     SEVERITY_WORDS,
     bound_text,
     counts_points,
     depth_lines,
     figure_share,
-    kernel_sheet,
+    ncu_kernel_row,
+    ncu_kernels_sheet,
     severity_cell,
 )
+from gpuledger.rows import Gpu, Label, Row, Unit, share
 from gpuledger.trace.model import Note, NotMeasured, Severity
 from gpuledger.units import count_text, share_text, time_text
 
 
-class Proposal(Struct, frozen=True):
-    """All that there is to show of a plan."""
+class PlannedRow(Row, frozen=True):
+    """Launches that are alike: one kernel, one grid, one block, one place. Times and counts are those of a step."""
 
-    profile: str
-    """As the user called it."""
-    name: str
-    headline: str
-    plan: NcuPlan
+    gpu: Gpu
+    name: Annotated[str, Label(say("Kernel"), shorten=label, meaning="with template arguments, without parameters")]
+    launches: Annotated[float, Label(say("Launches"), Unit.MEAN, detail=1)]
+    time_ns: Annotated[int, Label(say("Time"), Unit.NS)]
+    share: Annotated[float | None, Label(say("Share"), Unit.SHARE, meaning="of the GPU's kernel time")]
+    step_share: Annotated[
+        float, Label(say("Of the step"), Unit.SHARE, detail=2, meaning="above 1 where kernels overlap for long")
+    ]
+    left_out: Annotated[str | None, Label(say("Left out"), detail=5, is_prose=True, meaning="null: it is profiled")]
+    grid: Annotated[tuple[int, int, int], Label(say("Grid"), Unit.TRIPLE, detail=3)]
+    block: Annotated[tuple[int, int, int], Label(say("Block"), Unit.TRIPLE, detail=4)]
+    function: str
+    """The bare name, by which ncu selects."""
+    range: tuple[str, ...]
+    """NVTX ranges around the launch, numbers left out; or where in a layer."""
+
+
+class NcuPlanAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.ncuplan/1"):
+    """Which kernels are worth Nsight Compute, and the commands that profile one launch of each; nothing is run."""
+
+    gpu: int
+    steps: int
+    """Steady steps; 1 where there are none, and the step is the whole window."""
+    step_ns: int
+    coverage_share: float
+    """Of the time of kernels that can be replayed, in those to profile."""
+    kernels_share: float
+    """How much of the step the kernels that can be replayed are; above 1 where they overlap for long."""
+    is_worthwhile: bool
+    """Whether that is enough for faster kernels to matter."""
     commands: tuple[tuple[str, ...], ...]
+    """Argument lists, to be run without a shell, or quoted for one."""
     reports: tuple[str, ...]
     """What each command writes."""
+    launches: int
+    """That the commands profile, with those that merely have the same name."""
     passes: int
     """How often each launch is run."""
-    seconds: float
-    notes: tuple[Note, ...]
+    expected_seconds: float
+    """Beside the time of the program itself; an estimate."""
+    next: str
+    """The command that reads the reports."""
+    kernels: Annotated[tuple[PlannedRow, ...], Label(say("Kernels worth profiling, per step"))]
 
-    @property
-    def launches(self) -> int:
-        return sum(run.launches for run in self.plan.runs)
+    def blocks(self) -> Iterator[doc.Block]:
+        covered = tuple(row for row in self.kernels if row.left_out is None)
+        yield doc.Conclusion(self.sentences[0])
+        if covered:
+            sheet = row_sheet("kernels", self.title("kernels"), PlannedRow, covered)
+            yield doc.SheetBlock(sheet, doc.SheetTitle.NAMED, tells_hidden=True)
+        yield doc.ShellCommands(self.commands)
+        yield doc.Remarks((*self.sentences[1:], f"next: {self.next}"))
 
 
-def plan_document(proposal: Proposal) -> doc.Document:
-    """The plan; JSON is the document gpuledger.ncu-plan/1."""
-    plan, remarks = proposal.plan, tuple(_remarks(proposal))
-    reports = [f"--ncu={report}" for report in proposal.reports]
-    last = f"next: {shlex.join(['gpuledger', 'report', proposal.profile, *reports])}"
-    worth = _plan_sheet(plan, plan.covered, f"Worth profiling, per step, GPU {plan.gpu}")
-    why = Column("reason", "Left out", Unit.TEXT, "left_out")
-    every = _plan_sheet(plan, plan.kernels, f"Kernels per step, GPU {plan.gpu}", why)
-    return doc.Document(
-        blocks=lambda: (
-            doc.Opening(proposal.name, visible(proposal.headline)),
-            doc.Conclusion(_plan_verdict(plan)),
-            *((doc.SheetBlock(worth, doc.SheetTitle.NAMED, tells_hidden=True),) if plan.covered else ()),
-            doc.ShellCommands(proposal.commands),
-            doc.Only(doc.Medium.TEXT, (doc.Remarks(remarks), doc.Remarks((last,)))),
-            doc.Only(doc.Medium.MARKDOWN, (doc.Remarks((*remarks, last)),)),
+def plan_answer(
+    name: str, profile: str, plan: NcuPlan, commands: Sequence[tuple[str, ...]], reports: Sequence[str], cost: PlanCost,
+    notes: Sequence[Note],
+) -> NcuPlanAnswer:  # fmt: skip
+    """The plan in words; `profile` as the user called it."""
+    return NcuPlanAnswer(
+        profile=name,
+        sentences=(_plan_verdict(plan), *_plan_remarks(plan, cost, len(commands), notes)),
+        health=health_rows(notes),
+        gpu=plan.gpu,
+        steps=plan.steps,
+        step_ns=plan.steady_ns // plan.steps,
+        coverage_share=plan.coverage_share,
+        kernels_share=plan.replayable_share,
+        is_worthwhile=plan.is_worthwhile,
+        commands=tuple(commands),
+        reports=tuple(reports),
+        launches=cost.launches,
+        passes=cost.passes,
+        expected_seconds=round(cost.seconds, 3),
+        next=shlex.join(["gpuledger", "report", profile, *(f"--ncu={report}" for report in reports)]),
+        kernels=tuple(
+            PlannedRow(
+                gpu=plan.gpu,
+                name=kernel.name,
+                launches=kernel.count / plan.steps,
+                time_ns=kernel.ns // plan.steps,
+                share=share(kernel.ns, plan.kernel_ns),
+                step_share=kernel.ns / plan.steady_ns,
+                left_out=kernel.left_out,
+                grid=kernel.grid,
+                block=kernel.block,
+                function=kernel.function,
+                range=kernel.place,
+            )
+            for kernel in plan.kernels
         ),
-        data=doc.json_by("kernels.plan_json", proposal),
-        sheets=lambda: (every,),
     )
 
 
-def _plan_sheet(plan: NcuPlan, kernels: Sequence[PlannedKernel], title: str, *more: Column) -> Sheet:
-    columns = (
-        share_column("share_of_gpu_percent", "Kernels", "ns", plan.kernel_ns),
-        share_column("share_of_step_percent", "Step", "ns", plan.steady_ns, detail=2),
-        Column("count_per_step", "Launches", Unit.MEAN, lambda kernel: kernel.count / plan.steps, detail=1),
-        Column("ns_per_step", "Time", Unit.NS, lambda kernel: kernel.ns // plan.steps),
-        Column("grid", "Grid", Unit.TEXT, lambda kernel: "x".join(map(str, kernel.grid)), detail=3),
-        Column("block", "Block", Unit.TEXT, lambda kernel: "x".join(map(str, kernel.block)), detail=4),
-        Column("name", "Name", Unit.TEXT, shorten=label),
-        *more,
-    )
-    return Sheet.of("ncu_plan", title, columns, kernels)
+class PlanCost(Struct, frozen=True):
+    """What the runs of ncu cost beside the program's own time."""
+
+    launches: int
+    passes: int
+    seconds: float
 
 
 def _plan_verdict(plan: NcuPlan) -> str:
     if not plan.replayable:
         return "No kernel here can be profiled by replay."
-    if plan.covered:
-        share, many = share_text(plan.coverage_share), count_text(len(plan.kernels))
-        runs = "one run of ncu" if len(plan.runs) == 1 else f"{len(plan.runs)} runs of ncu"
-        hold = "holds" if len(plan.covered) == 1 else "hold"
-        return f"{len(plan.covered)} of {many} kernels {hold} {share} of the kernel time; {runs} will do."
-    largest = plan.replayable[0]
+    share, many = share_text(plan.coverage_share), count_text(len(plan.kernels))
+    runs = "one run of ncu" if len(plan.runs) == 1 else f"{len(plan.runs)} runs of ncu"
+    hold = "holds" if len(plan.covered) == 1 else "hold"
+    told = f"{len(plan.covered)} of {many} kernels {hold} {share} of the kernel time; {runs} will do."
+    if plan.is_worthwhile:
+        return told
     share, step = share_text(plan.replayable_share), time_text(plan.steady_ns // plan.steps)
     time = time_text(sum(kernel.ns for kernel in plan.replayable) // plan.steps)
-    name, most = visible(cut_label(label(largest.name))), share_text(largest.ns / plan.steady_ns)
-    many = count_text(len(plan.replayable))
-    what = f"all {many} kernels are {share} of the step ({time} of {step}), the largest {most}: {name}"
-    if len(plan.replayable) == 1:
-        what = f"the one kernel, {name}, is {share} of the step ({time} of {step})"
-    return f"Profiling kernels is not worth it here: {what}. The report says where the rest goes."
+    return f"Profiling kernels is hardly worth it here: all are {share} of the step ({time} of {step}). {told}"
 
 
-def _remarks(made: Proposal) -> list[str]:
+def _plan_remarks(plan: NcuPlan, cost: PlanCost, runs: int, notes: Sequence[Note]) -> Iterator[str]:
     """Cost, what is left out, why the options are what they are, and what is not known."""
-    plan = made.plan
-    lines = _cost(made) if plan.covered else []
-    if not plan.covered and plan.replayable:
-        lines.append("--anyway plans for them all the same.")
-    for reason in dict.fromkeys(kernel.left_out for kernel in plan.kernels if kernel.left_out not in (None, HARDLY)):
-        lines.append(_left_out(plan, [kernel for kernel in plan.kernels if kernel.left_out == reason], reason))
-    if plan.whole_graphs_ns:
-        share = share_text(plan.whole_graphs_ns / plan.steady_ns)
-        lines.append(f"left out: graphs traced whole, {share} of the time: their kernels are not in the profile.")
     if plan.covered:
-        lines += [
+        yield from _cost(plan, cost, runs)
+    for reason in dict.fromkeys(kernel.left_out for kernel in plan.kernels if kernel.left_out is not None):
+        yield _left_out(plan, [kernel for kernel in plan.kernels if kernel.left_out == reason], reason)
+    if plan.whole_graphs_ns:
+        of_time = share_text(plan.whole_graphs_ns / plan.steady_ns)
+        yield f"left out: graphs traced whole, {of_time} of the time: their kernels are not in the profile."
+    if plan.covered:
+        yield (
             "--clock-control=none keeps the clocks of the timeline; by default ncu locks them to base, and its times "
-            "cannot be compared with these.",
+            "cannot be compared with these."
+        )
+        yield (
             "--launch-skip leaves out the warm-up, counted from the start of the profile. If the program had been "
             "running by then (a capture range, a profiler's schedule), make it larger, or let ncu begin at the same "
-            "place: --profile-from-start=no with cudaProfilerStart in the program.",
-        ]
+            "place: --profile-from-start=no with cudaProfilerStart in the program."
+        )
     if plan.covered and plan.in_graphs:
-        lines.append("kernels in CUDA graphs are profiled node by node (ncu's --graph-profiling=node, the default).")
-    return [*lines, *(f"note: {note.sentence}." for note in made.notes if note.severity is Severity.LOSS)]
+        yield "kernels in CUDA graphs are profiled node by node (ncu's --graph-profiling=node, the default)."
+    yield from (f"note: {note.sentence}." for note in notes if note.severity is Severity.LOSS)
 
 
-def _cost(made: Proposal) -> list[str]:
-    plan, stands = made.plan, "stands" if made.launches == 1 else "stand"
+def _cost(plan: NcuPlan, cost: PlanCost, runs: int) -> Iterator[str]:
+    stands = "stands" if cost.launches == 1 else "stand"
     alike = count_text(sum(kernel.count for kernel in plan.covered))
     steps = "" if plan.steps == 1 else f" in {count_text(plan.steps)} steps"
-    launches = f"{count_text(made.launches)} launch{'' if made.launches == 1 else 'es'}"
-    launches += f", which {stands} for {alike}{steps}"
-    about = time_text(round(made.seconds * 1e9))
-    runs = "the program's own time" if len(made.commands) == 1 else f"{len(made.commands)} times the program's own"
-    return [
-        f"expected cost: {launches}, {made.passes} passes each, about {about} on top of {runs}.",
-        "between passes ncu saves and restores the GPU memory that a kernel writes; large models make it slower.",
-    ]
+    launches = f"{count_text(cost.launches)} launch{'' if cost.launches == 1 else 'es'}"
+    about, own = time_text(round(cost.seconds * 1e9)), "the program's own time"
+    own = own if runs == 1 else f"{runs} times the program's own"
+    yield (
+        f"expected cost: {launches}, which {stands} for {alike}{steps}, {cost.passes} passes each, about {about} on "
+        f"top of {own}."
+    )
+    yield "between passes ncu saves and restores the GPU memory that a kernel writes; large models make it slower."
 
 
 def _left_out(plan: NcuPlan, kernels: Sequence[PlannedKernel], reason: str) -> str:
-    time = sum(kernel.ns for kernel in kernels)
-    share = share_text(time / plan.kernel_ns if plan.kernel_ns else 0.0)
-    what = f"left out: {count_text(len(kernels))} kernel{'' if len(kernels) == 1 else 's'}, {share} of the kernel time"
-    most = share_text(max(kernel.ns for kernel in kernels) / plan.kernel_ns) if plan.kernel_ns else ""
-    return f"{what}, none more than {most}." if reason == LITTLE and most else f"{what}: {reason}."
+    of_time = share_text(share(sum(kernel.ns for kernel in kernels), plan.kernel_ns) or 0.0)
+    what = (
+        f"left out: {count_text(len(kernels))} kernel{'' if len(kernels) == 1 else 's'}, {of_time} of the kernel time"
+    )
+    if reason == LITTLE and plan.kernel_ns:
+        return f"{what}, none more than {share_text(max(kernel.ns for kernel in kernels) / plan.kernel_ns)}."
+    return f"{what}: {reason}."
 
 
 LEVEL_WORDS: Final = {
@@ -199,7 +247,9 @@ def integrated_blocks(matched: MatchedTimeline, device: Device) -> list[doc.Bloc
     if ranked := [(place, match) for place, match in _ranked(matched) if match.severity not in ("none", "unknown")]:
         blocks += [doc.Heading(say("Bottlenecks by severity")), doc.SheetBlock(_bottlenecks_sheet(ranked, device))]
     if matched.unused:
-        blocks += [doc.Heading(say("Profiled, but not in these steps")), doc.SheetBlock(kernel_sheet(answer.not_here))]
+        judged = answer.not_here
+        not_here = [ncu_kernel_row(judged, kernel) for kernel in judged.kernels]
+        blocks += [doc.Heading(say("Profiled, but not in these steps")), doc.SheetBlock(ncu_kernels_sheet(not_here))]
     return blocks
 
 
@@ -277,7 +327,9 @@ def _in_depth(answer: MatchedAnswer) -> Iterator[doc.Block]:
     device, ranked = answer.device, _ranked(answer.matched)
     yield doc.Heading(say("Kernels in depth, largest saving first"))
     if not ranked:
-        yield doc.Paragraph(say("No kernel here was profiled; `gpuledger ncu-plan PROFILE` shows which are worth it."))
+        yield doc.Paragraph(
+            say("No kernel here was profiled; `gpuledger kernels PROFILE -- COMMAND` shows which are worth it.")
+        )
     for place, match in ranked:
         if match.launch is None:
             continue

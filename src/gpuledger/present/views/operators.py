@@ -1,34 +1,30 @@
-"""What operators cost on one GPU: sentences, and tables by name, by inputs with rates, and inside graphs."""
+"""What operators cost: sentences, and tables by name, by inputs with rates, on the host, and inside graphs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Final
 
 from msgspec.structs import replace
 
-from gpuledger.analyse.operators.costs import OperatorCosts
-from gpuledger.analyse.operators.graph_places import MODULE
+from gpuledger.analyse.light.books import SOURCES
+from gpuledger.analyse.operators.arithmetic import Inputs, OperatorWork, parse_inputs
+from gpuledger.analyse.operators.costs import HostCostKind, OperatorCosts
+from gpuledger.analyse.operators.graph_places import MODULE, of_any_layer
 from gpuledger.catalog.kernel_names import label
-from gpuledger.messages import Message, joined, say
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit, percent, share_column
-from gpuledger.present.views.gpu_time import Sentences
-from gpuledger.present.views.light import lit_columns
-from gpuledger.present.views.program_time import NAMED, names_with_shares
-from gpuledger.present.views.tables import TableAnswer
-from gpuledger.present.views.words import none_sentence, steady_title, step_time_text
-from gpuledger.trace.model import NotMeasured
+from gpuledger.ledger.device import Device
+from gpuledger.messages import Message, say
+from gpuledger.present.row_sheets import row_sheet
+from gpuledger.present.sheet import Sheet
+from gpuledger.present.views.answer import Answer, health_rows, note_sentences
+from gpuledger.present.views.words import NAMED, names_with_shares, none_sentence, step_time_text
+from gpuledger.rows import Gpu, Label, Row, Unit, share
+from gpuledger.trace.model import Names, NotMeasured, Trace
 from gpuledger.units import count_text, share_text
-
-if TYPE_CHECKING:
-    from gpuledger.analyse.operators.arithmetic import Inputs, OperatorWork
-    from gpuledger.analyse.operators.costs import HostCost
-    from gpuledger.answers.one_gpu import OperatorsAnswer
 
 MOST_SHAPES: Final = 50
 MOST_PLACES: Final = 50
-
-_INSIDE: Final = " > "
 
 _FEW_ROWS: Final = 0.1
 """Of the GPU time: from here on, products of few rows are worth a sentence."""
@@ -40,17 +36,314 @@ _HIDDEN: Final = 0.5
 """Of the rows at which arithmetic takes as long as the bytes: up to here it hides behind them (H200: 64 rows take a
 tenth longer than 16)."""
 
+Sentences = tuple[Message, ...]
 
-def operators_tables(answer: OperatorsAnswer) -> TableAnswer:
-    """Host and GPU time by operator; for people, each figure has its unit beside it."""
-    return TableAnswer(
-        operator_sentences(answer), tuple(ops_sheets(answer)), tuple(ops_sheets(answer, with_units=True))
+_INSIDE: Final = Label("").separator
+
+
+class CoverageRow(Row, frozen=True):
+    """How much of one GPU's time operators explain, and how much of its peak they give."""
+
+    gpu: Gpu
+    operator_share: Annotated[float | None, Label(say("In operators"), Unit.SHARE, meaning="GPU time launched there")]
+    annotation_share: Annotated[
+        float | None, Label(say("In annotations"), Unit.SHARE, detail=2, meaning="GPU time launched there")
+    ]
+    graph_share: Annotated[float | None, Label(say("In graphs"), Unit.SHARE, meaning="null: no graph was launched")]
+    graph_named_share: Annotated[
+        float | None,
+        Label(say("of it named"), Unit.SHARE, detail=1, meaning="with a place in the program"),
+    ]
+    flops: Annotated[int | None, Label("FLOPs", Unit.COUNT, detail=3, meaning="of the counted operators")]
+    counted_share: Annotated[
+        float | None, Label(say("Counted"), Unit.SHARE, detail=3, meaning="matrix kernels' time in counted operators")
+    ]
+    mfu: Annotated[float | None, Label("MFU", Unit.SHARE, meaning="time at the dense peak, of the time taken")]
+    is_upper_bound: Annotated[
+        bool, Label(say("at most"), detail=2, meaning="attention counted in full, or a stride unknown")
+    ]
+    without_peak_share: Annotated[
+        float | None, Label(say("Peak unknown"), Unit.SHARE, detail=4, meaning="FLOPs that MFU leaves out")
+    ]
+    model: Annotated[str, Label(say("GPU model"), detail=1)]
+
+
+class OperatorRow(Row, frozen=True):
+    """The operators of one name; or, without a name, what was launched in none."""
+
+    gpu: Gpu
+    name: Annotated[str | None, Label(say("Operator"), unknown=say("(in no operator)"), meaning="null: in none")]
+    count: Annotated[int | None, Label(say("Count"), Unit.COUNT)]
+    per_step: Annotated[float | None, Label(say("Per step"), Unit.MEAN, detail=3)]
+    host_ns: Annotated[int | None, Label(say("Host"), Unit.NS, detail=2)]
+    host_self_ns: Annotated[int | None, Label(say("Host, self"), Unit.NS, meaning="without operators inside")]
+    gpu_ns: Annotated[int, Label("GPU", Unit.NS, detail=1)]
+    gpu_self_ns: Annotated[int, Label(say("GPU, self"), Unit.NS, meaning="without operators inside")]
+    share: Annotated[float | None, Label(say("Share"), Unit.SHARE, meaning="of the GPU time, self")]
+    kernels: Annotated[int | None, Label(say("Kernels"), Unit.COUNT, detail=4)]
+    launches: Annotated[int | None, Label(say("Launches"), Unit.COUNT, detail=5, meaning="a graph is one")]
+    light_share: Annotated[
+        float | None, Label(say("Light"), Unit.SHARE, meaning="what the GPU's roofs allow, of the known time")
+    ]
+    beyond_light_ns: Annotated[
+        int | None, Label(say("Beyond light"), Unit.NS, detail=3, meaning="what kernels take longer")
+    ]
+    light_source: Annotated[str | None, Label(say("Light known from"), detail=4)]
+
+
+class OperatorShapeRow(Row, frozen=True):
+    """The operators of one name and inputs, and how fast they are where their work can be counted."""
+
+    gpu: Gpu
+    name: Annotated[str, Label(say("Operator"))]
+    shapes: Annotated[tuple[tuple[int, ...], ...], Label(say("Inputs"), separator=", ", meaning="of the tensors")]
+    types: Annotated[tuple[str, ...], Label(say("Types"), detail=3, separator=", ", meaning="each once")]
+    count: Annotated[int, Label(say("Count"), Unit.COUNT)]
+    host_self_ns: Annotated[int, Label(say("Host, self"), Unit.NS, detail=4)]
+    gpu_self_ns: Annotated[int, Label(say("GPU, self"), Unit.NS)]
+    share: Annotated[float | None, Label(say("Share"), Unit.SHARE, detail=1, meaning="of the GPU time, self")]
+    flops: Annotated[int | None, Label("FLOPs", Unit.COUNT, detail=5)]
+    computed_in: Annotated[str | None, Label(say("Computed in"), detail=2)]
+    tflops_per_s: Annotated[float | None, Label("TFLOP/s", Unit.MEAN)]
+    peak_share: Annotated[float | None, Label(say("Of peak"), Unit.SHARE, detail=1)]
+    roof: Annotated[str | None, Label(say("Roof"), meaning="memory or compute, whichever takes longer")]
+    roof_share: Annotated[float | None, Label(say("Of its roof"), Unit.SHARE, meaning="over 1: partly from the caches")]
+    is_upper_bound: Annotated[bool | None, Label(say("at most"), detail=2)]
+    why_no_peak: Annotated[str | None, Label(say("Peak"), detail=2, meaning="why it is not known")]
+
+
+class HostCostRow(Row, frozen=True):
+    """One function, operator or kernel, on the host and on the GPU."""
+
+    gpu: Gpu
+    kind: Annotated[HostCostKind, Label(say("Kind"))]
+    name: Annotated[str, Label(say("Name"), shorten=label)]
+    where: Annotated[str | None, Label(say("Where"), detail=1, meaning="where a waiting call is made")]
+    count: Annotated[int, Label(say("Count"), Unit.COUNT, detail=2)]
+    per_step: Annotated[float | None, Label(say("Per step"), Unit.MEAN, detail=3)]
+    host_ns: Annotated[int, Label(say("Host"), Unit.NS)]
+    gpu_ns: Annotated[int | None, Label("GPU", Unit.NS, meaning="null: launches nothing")]
+
+
+def _innermost(place: str) -> str:
+    """The inner modules and the operator, of a place too long to show whole: `Mlp_# > Linear_# > aten::mm`."""
+    names = place.split(_INSIDE)
+    modules = [name.removeprefix(MODULE) for name in names if name.startswith(MODULE)]
+    return _INSIDE.join((*modules[-2:], names[-1]) if modules else names[-2:])
+
+
+class GraphWorkRow(Row, frozen=True):
+    """What one place in the program does inside graphs."""
+
+    gpu: Gpu
+    path: Annotated[
+        Names | None,
+        Label(say("Place"), shorten=_innermost, unknown=say("(unknown)"), meaning="outermost first"),
+    ]
+    known_by: Annotated[str | None, Label(say("How known"), detail=1)]
+    where: Annotated[str | None, Label(say("Where"), detail=3, meaning="the line of code")]
+    count: Annotated[int, Label(say("Executions"), Unit.COUNT)]
+    per_step: Annotated[float | None, Label(say("Per step"), Unit.MEAN, detail=2)]
+    gpu_ns: Annotated[int, Label("GPU", Unit.NS)]
+    share: Annotated[float | None, Label(say("Share"), Unit.SHARE, meaning="of the graphs' time")]
+
+
+class OpsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.ops/1"):
+    """Operators over the steady steps, the most GPU time first."""
+
+    has_steps: bool
+    coverage: Annotated[tuple[CoverageRow, ...], Label(say("Coverage and GPU utilization"))]
+    operators: Annotated[tuple[OperatorRow, ...], Label(say("Operators"))]
+    by_shape: Annotated[
+        tuple[OperatorShapeRow, ...], Label(say("Operators by inputs, top {count} by GPU time", count=MOST_SHAPES))
+    ]
+    host: Annotated[tuple[HostCostRow, ...], Label(say("Host vs device"))]
+    graph_work: Annotated[tuple[GraphWorkRow, ...], Label(say("Work inside graphs"))]
+
+    def title(self, table: str) -> str:
+        title = super().title(table)
+        return say("{title}, steady steps", title=title) if self.has_steps else title
+
+    def sheet(self, table: str, *, is_exact: bool = False) -> Sheet:
+        if table != "graph_work" or is_exact:
+            return super().sheet(table, is_exact=is_exact)
+        rows = layers_together(self.graph_work)
+        shown = [
+            row for gpu in dict.fromkeys(row.gpu for row in rows) for row in _few([r for r in rows if r.gpu == gpu])
+        ]
+        return row_sheet(table, self.title(table), GraphWorkRow, shown)
+
+
+def ops_answer(name: str, trace: Trace, devices: Sequence[Device], all_costs: Sequence[OperatorCosts]) -> OpsAnswer:
+    """What operators cost on every GPU."""
+    of_all = list(zip(devices, all_costs, strict=True))
+    return OpsAnswer(
+        profile=name,
+        zero_ns=devices[0].zero_ns,
+        sentences=(
+            *(sentence for device, costs in of_all for sentence in operator_sentences(device, costs)),
+            *note_sentences(trace.health),
+        ),
+        health=health_rows(trace.health),
+        has_steps=any(device.steps is not None for device in devices),
+        coverage=tuple(map(_coverage_row, all_costs)),
+        operators=tuple(row for device, costs in of_all for row in _operator_rows(device, costs)),
+        by_shape=tuple(row for costs in all_costs for row in _shape_rows(costs)),
+        host=tuple(
+            HostCostRow(
+                gpu=costs.gpu,
+                kind=cost.kind,
+                name=cost.name,
+                where=cost.place,
+                count=cost.count,
+                per_step=_per_step(device, cost.count),
+                host_ns=cost.host_ns,
+                gpu_ns=cost.device_ns,
+            )
+            for device, costs in of_all
+            for cost in costs.host
+        ),
+        graph_work=tuple(
+            GraphWorkRow(
+                gpu=costs.gpu,
+                path=work.path,
+                known_by=work.source,
+                where=work.where,
+                count=work.count,
+                per_step=_per_step(device, work.count),
+                gpu_ns=work.device_ns,
+                share=share(work.device_ns, costs.graphs.device_ns),
+            )
+            for device, costs in of_all
+            for work in costs.graphs.work
+        ),
     )
 
 
-def operator_sentences(answer: OperatorsAnswer) -> Sentences:
+def _per_step(device: Device, count: int) -> float | None:
+    return None if device.steps is None else count / device.step_count
+
+
+def _coverage_row(costs: OperatorCosts) -> CoverageRow:
+    operators, work, graphs = costs.operators, costs.work, costs.graphs
+    return CoverageRow(
+        gpu=costs.gpu,
+        operator_share=_known(operators.attributed_share),
+        annotation_share=_known(operators.annotated_share),
+        graph_share=share(graphs.device_ns, operators.device_ns) if graphs.launches else None,
+        graph_named_share=graphs.named_share,
+        flops=work.flops if work.work else None,
+        counted_share=work.coverage if work.work else None,
+        mfu=_known(work.mfu),
+        is_upper_bound=work.is_bound,
+        without_peak_share=work.without_peak_share or None,
+        model=work.gpu,
+    )
+
+
+def _known(figure: float | NotMeasured) -> float | None:
+    return None if isinstance(figure, NotMeasured) else figure
+
+
+def _operator_rows(device: Device, costs: OperatorCosts) -> Iterator[OperatorRow]:
+    operators = costs.operators
+    for group in operators.by_name:
+        lit = costs.lit.get(group.name)
+        yield OperatorRow(
+            gpu=costs.gpu,
+            name=group.name,
+            count=group.count,
+            per_step=_per_step(device, group.count),
+            host_ns=group.host_ns,
+            host_self_ns=group.host_self_ns,
+            gpu_ns=group.device_ns,
+            gpu_self_ns=group.device_self_ns,
+            share=share(group.device_self_ns, operators.device_ns),
+            kernels=group.kernels,
+            launches=group.launches,
+            light_share=None if lit is None else lit.share,
+            beyond_light_ns=None if lit is None else lit.beyond_ns,
+            light_source=None if lit is None else SOURCES[lit.source],
+        )
+    rest_ns = operators.device_ns - operators.attributed_ns
+    if operators.by_name:
+        nothing: dict[str, Any] = dict.fromkeys(OperatorRow.__struct_fields__)
+        of_rest = {"gpu_ns": rest_ns, "gpu_self_ns": rest_ns, "share": share(rest_ns, operators.device_ns)}
+        yield OperatorRow(**{**nothing, "gpu": costs.gpu, **of_rest})
+
+
+def _shape_rows(costs: OperatorCosts) -> Iterator[OperatorShapeRow]:
+    """The first operators by inputs with GPU time or counted work; none where no inputs were recorded at all."""
+    groups = costs.operators.by_inputs
+    if all(group.inputs is None for group in groups):
+        return
+    counted = {(work.name, work.inputs): work for work in costs.work.work}
+    chosen = [group for group in groups if group.device_self_ns or (group.name, group.inputs) in counted]
+    for group in chosen[:MOST_SHAPES]:
+        given = parse_inputs(group.inputs) or Inputs((), ())
+        kinds = (given.kind(position) for position, shape in enumerate(given.shapes) if shape)
+        work = counted.get((group.name, group.inputs or ""))
+        yield OperatorShapeRow(
+            gpu=costs.gpu,
+            name=group.name,
+            shapes=tuple(shape for shape in given.shapes if shape),
+            types=tuple(dict.fromkeys(kind for kind in kinds if kind)),
+            count=group.count,
+            host_self_ns=group.host_self_ns,
+            gpu_self_ns=group.device_self_ns,
+            share=share(group.device_self_ns, costs.operators.device_ns),
+            flops=None if work is None else work.flops,
+            computed_in=None if work is None else work.kind,
+            tflops_per_s=None if work is None or work.flops_per_s is None else work.flops_per_s / 1e12,
+            peak_share=None if work is None else work.peak_share,
+            roof=_roof(work),
+            roof_share=None if work is None else work.roof_share,
+            is_upper_bound=None if work is None else work.is_bound,
+            why_no_peak=work.peak.reason if work is not None and isinstance(work.peak, NotMeasured) else None,
+        )
+
+
+def _roof(work: OperatorWork | None) -> Message | None:
+    if work is None or work.roof_share is None:
+        return None
+    return say("memory") if work.is_memory_bound else say("compute")
+
+
+def layers_together(rows: Sequence[GraphWorkRow]) -> list[GraphWorkRow]:
+    """The same with equal layers as one: `Layer_3 > aten::mm` and `Layer_7 > aten::mm` are `Layer_# > aten::mm`.
+
+    A place that is alone keeps its name; the line of code is that of most of the time.
+    """
+    alike: dict[tuple[int, Names | None], list[GraphWorkRow]] = {}
+    for row in rows:
+        alike.setdefault((row.gpu, row.path and tuple(map(of_any_layer, row.path))), []).append(row)
+    together = (_summed(same, same[0].path if len(same) == 1 else path) for (_, path), same in alike.items())
+    return sorted(together, key=lambda row: (row.gpu, -row.gpu_ns, row.path or ()))
+
+
+def _few(rows: list[GraphWorkRow]) -> list[GraphWorkRow]:
+    """The first, and one for the others."""
+    rest = rows[MOST_PLACES:]
+    more = (
+        replace(_summed(rest, (say("({count} more)", count=len(rest)),)), known_by=None, where=None) if rest else None
+    )
+    return [*rows[:MOST_PLACES], *([more] if more else [])]
+
+
+def _summed(rows: Sequence[GraphWorkRow], path: Names | None) -> GraphWorkRow:
+    known = rows[0].per_step is not None
+    return replace(
+        rows[0],
+        path=path,
+        count=sum(row.count for row in rows),
+        per_step=sum(row.per_step or 0 for row in rows) if known else None,
+        gpu_ns=sum(row.gpu_ns for row in rows),
+        share=None if rows[0].share is None else sum(row.share or 0 for row in rows),
+    )
+
+
+def operator_sentences(device: Device, costs: OperatorCosts) -> Sentences:
     """Which operators take the most GPU time, and how much of its peak the GPU gives."""
-    costs, device = answer.costs, answer.device
     operators, graphs, mfu = costs.operators, costs.graphs, costs.work.mfu
     if 2 * graphs.named_ns > operators.device_ns or (not operators.by_name and graphs.named_ns):
         innermost: Counter[str] = Counter()
@@ -83,8 +376,8 @@ def operator_sentences(answer: OperatorsAnswer) -> Sentences:
         ),
         *_few_rows(costs),
     )
-    if isinstance(mfu, NotMeasured) or mfu is None:
-        return sentences
+    if isinstance(mfu, NotMeasured):
+        return (*sentences, say("MFU is not measured: {reason}.", reason=mfu.reason))
     peak = {"share": share_text(mfu), "gpu": costs.work.gpu}
     if costs.work.is_bound:
         return *sentences, say("MFU at most {share} of the dense peak of {gpu}.", **peak)
@@ -123,212 +416,3 @@ def _few_rows(costs: OperatorCosts) -> Sentences:
             share=share_text(farthest.roof_share or 0.0),
         ),
     )
-
-
-def ops_sheets(answer: OperatorsAnswer, *, with_units: bool = False) -> list[Sheet]:
-    """All tables about operators, over the steady steps. Without operators in the profile, those are without rows.
-
-    For people, `with_units`, each figure has its unit beside it.
-    """
-    sheets = [
-        _figures_sheet(answer.costs, with_units=with_units),
-        _operators_sheet(answer.costs),
-        _shapes_sheet(answer),
-        _host_sheet(answer.costs),
-        _graphs_sheet(answer.costs, for_people=with_units),
-    ]
-    costs, launched = answer.costs, answer.costs.operators.attributed_share
-    return [
-        replace(
-            sheet,
-            name=f"{sheet.name}_gpu{costs.gpu}",
-            title=steady_title(answer.device, sheet.title),
-            why_empty=launched.reason if sheet.name.startswith("ops") and isinstance(launched, NotMeasured) else "",
-        )
-        for sheet in sheets
-    ]
-
-
-def _figures_sheet(costs: OperatorCosts, *, with_units: bool) -> Sheet:
-    """How much of the GPU's time operators explain, and how much of its peak they give: name, value, unit and note."""
-
-    def with_unit(row: tuple[Message, float | None, str, str]) -> str:
-        _, value, unit, _ = row
-        return "" if value is None else f"{value:,.1f} {unit}"
-
-    columns = (
-        Column("figure", say("Figure"), Unit.TEXT, lambda row: row[0]),
-        *(
-            (Column("value", say("Value"), Unit.FIGURE, with_unit),)
-            if with_units
-            else (
-                Column("value", say("Value"), Unit.RATIO, lambda row: row[1]),
-                Column("unit", say("Unit"), Unit.TEXT, lambda row: row[2]),
-            )
-        ),
-        Column("note", "", Unit.TEXT, lambda row: row[3]),
-    )
-    return Sheet.of("ops_figures", say("Coverage and GPU utilization"), columns, _figures(costs))
-
-
-def _figures(costs: OperatorCosts) -> list[tuple[Message, float | None, str, str]]:
-    def share(name: Message, value: float | NotMeasured | None, note: str = "") -> None:
-        figures.append((name, percent(value), "%", value.reason if isinstance(value, NotMeasured) else note))
-
-    figures: list[tuple[Message, float | None, str, str]] = []
-    operators, work, graphs = costs.operators, costs.work, costs.graphs
-    share(say("GPU time launched in an operator"), operators.attributed_share)
-    share(say("GPU time launched in an annotation"), operators.annotated_share)
-    if graphs.launches:
-        inside = graphs.device_ns / operators.device_ns if operators.device_ns else None
-        share(say("GPU time inside graphs"), inside)
-        share(say("of which with a place in the program"), graphs.named_share)
-    if work.work:
-        note = say("upper bound: attention counted in full, or a convolution's stride unknown") if work.is_bound else ""
-        figures.append((say("FLOPs counted per step"), work.flops / 1e9 / costs.steps, "GFLOP", note))
-        share(say("matrix kernels' time in counted operators"), work.coverage)
-    peak = (
-        say("at most; dense peak of {gpu}", gpu=work.gpu) if work.is_bound else say("dense peak of {gpu}", gpu=work.gpu)
-    )
-    share(say("MFU: time at peak / time taken"), work.mfu, peak)
-    if work.without_peak_share and not isinstance(work.mfu, NotMeasured):
-        share(say("work left out, peak unknown"), work.without_peak_share)
-    return figures
-
-
-def _operators_sheet(costs: OperatorCosts) -> Sheet:
-    operators = costs.operators
-    rest_ns = operators.device_ns - operators.attributed_ns
-    rest: dict[str, Cell] = {
-        "name": say("(in no operator)"),
-        "device_ns": rest_ns,
-        "device_self_ns": rest_ns,
-        "device_self_percent": percent(rest_ns, operators.device_ns),
-    }
-    columns = (
-        Column("name", say("Operator"), Unit.TEXT),
-        Column("count", say("Count"), Unit.COUNT),
-        Column("per_step", say("Per step"), Unit.MEAN, lambda group: group.count / costs.steps, detail=3),
-        Column("host_ns", say("Host"), Unit.NS, detail=1),
-        Column("host_self_ns", say("Host, self"), Unit.NS),
-        Column("device_ns", "GPU", Unit.NS, detail=1),
-        Column("device_self_ns", say("GPU, self"), Unit.NS),
-        share_column("device_self_percent", say("GPU, self"), "device_self_ns", operators.device_ns),
-        Column("kernels", say("Kernels"), Unit.COUNT, detail=4),
-        Column("launches", say("Launches"), Unit.COUNT, detail=5),
-        *lit_columns(lambda group: costs.lit.get(group.name), costs.lit.values(), operators.device_ns, costs.steps, 2),
-    )
-    return Sheet.of("ops", say("Operators"), columns, (*operators.by_name, rest) if operators.by_name else ())
-
-
-def _shapes_sheet(answer: OperatorsAnswer) -> Sheet:
-    whole_ns = answer.costs.operators.device_ns
-    rated = [(shape, _rates(shape.work)) for shape in answer.shapes(MOST_SHAPES)]
-    columns = (
-        Column("name", say("Operator"), Unit.TEXT, lambda row: row[0].costs.name),
-        Column("shapes", say("Inputs"), Unit.TEXT, lambda row: shapes_text(row[0].inputs)),
-        Column("types", say("Types"), Unit.TEXT, lambda row: types_text(row[0].inputs), detail=3),
-        Column("count", say("Count"), Unit.COUNT, lambda row: row[0].costs.count),
-        Column("host_self_ns", say("Host, self"), Unit.NS, lambda row: row[0].costs.host_self_ns, detail=4),
-        Column("device_self_ns", say("GPU, self"), Unit.NS, lambda row: row[0].costs.device_self_ns),
-        share_column(
-            "device_self_percent", say("GPU, self"), lambda row: row[0].costs.device_self_ns, whole_ns, detail=1
-        ),
-        Column("flops", "FLOPs", Unit.COUNT, lambda row: row[1].get("flops"), detail=5),
-        Column("computed_in", say("Computed in"), Unit.TEXT, lambda row: row[1].get("computed_in"), detail=2),
-        Column("tflops_per_s", "TFLOP/s", Unit.MEAN, lambda row: row[1].get("tflops_per_s")),
-        Column("peak_percent", say("Of peak"), Unit.SHARE_PERCENT, lambda row: row[1].get("peak_percent"), 1),
-        Column("roof", say("Roof"), Unit.TEXT, lambda row: row[1].get("roof")),
-        Column("roof_percent", say("Of its roof"), Unit.SHARE_PERCENT, lambda row: row[1].get("roof_percent")),
-        Column("note", "", Unit.TEXT, lambda row: row[1].get("note"), detail=2),
-    )
-    title = say("Operators by inputs, top {count} by GPU time", count=MOST_SHAPES)
-    return Sheet.of("ops_by_shape", title, columns, rated)
-
-
-def _rates(work: OperatorWork | None) -> dict[str, Cell]:
-    """How fast counted work was done, by column; nothing where it was not counted."""
-    if work is None:
-        return {}
-    of_roof = work.roof_share
-    notes: list[str] = [say("at most")] if work.is_bound else []
-    notes += [say("partly from the caches")] if of_roof is not None and of_roof > 1 else []
-    notes += [work.peak.reason] if isinstance(work.peak, NotMeasured) else []
-    return {
-        "flops": work.flops,
-        "computed_in": work.kind,
-        "tflops_per_s": None if work.flops_per_s is None else work.flops_per_s / 1e12,
-        "peak_percent": percent(work.peak_share),
-        "roof": None if of_roof is None else say("memory") if work.is_memory_bound else say("compute"),
-        "roof_percent": percent(of_roof),
-        "note": joined(say("; "), notes),
-    }
-
-
-def shapes_text(given: Inputs) -> str:
-    """Shapes for people: `512x2048, 2048x3072`; what is no tensor is left out."""
-    return ", ".join("x".join(map(str, shape)) for shape in given.shapes if shape)
-
-
-def types_text(given: Inputs) -> str:
-    """The types of the tensors, each once, in order."""
-    kinds = [given.kind(position) for position, shape in enumerate(given.shapes) if shape]
-    return ", ".join(dict.fromkeys(kind for kind in kinds if kind))
-
-
-def _host_sheet(costs: OperatorCosts) -> Sheet:
-    def device_ns(cost: HostCost) -> float | None:
-        return None if cost.device_ns is None else cost.device_ns / costs.steps
-
-    columns = (
-        Column("kind", say("Kind"), Unit.TEXT, "kind.value"),
-        Column("name", say("Name"), Unit.TEXT, shorten=label),
-        Column("where", say("Where"), Unit.TEXT, "place", detail=1),
-        Column("count", say("Count"), Unit.COUNT, detail=2),
-        Column("per_step", say("Per step"), Unit.MEAN, lambda cost: cost.count / costs.steps, detail=3),
-        Column("host_ns_per_step", say("Host per step"), Unit.NS, lambda cost: cost.host_ns / costs.steps),
-        Column("device_ns_per_step", say("GPU per step"), Unit.NS, device_ns),
-    )
-    return Sheet.of("host_against_device", say("Host vs device"), columns, costs.host)
-
-
-def _innermost(place: str) -> str:
-    """The inner modules and the operator, of a place too long to show whole: `Mlp_# > Linear_# > aten::mm`."""
-    names = place.split(_INSIDE)
-    modules = [name.removeprefix(MODULE) for name in names if name.startswith(MODULE)]
-    return _INSIDE.join((*modules[-2:], names[-1])) if modules else _INSIDE.join(names[-2:])
-
-
-def _graphs_sheet(costs: OperatorCosts, *, for_people: bool) -> Sheet:
-    """The places inside graphs with the most GPU time, the others in one row.
-
-    For people equal layers together, and without the column of lines of code where none is known.
-    """
-    work = costs.graphs.layers_together if for_people else costs.graphs.work
-    rest = work[MOST_PLACES:]
-    count, device_ns = sum(place.count for place in rest), sum(place.device_ns for place in rest)
-    more: dict[str, Cell] = {
-        "place": say("({count} more)", count=len(rest)),
-        "count": count,
-        "per_step": count / costs.steps,
-        "device_ns": device_ns,
-        "device_percent": percent(device_ns, costs.graphs.device_ns),
-    }
-    columns: tuple[Column, ...] = (
-        Column(
-            "place",
-            say("Place"),
-            Unit.TEXT,
-            lambda place: joined(_INSIDE, place.path or (say("(unknown)"),)),
-            shorten=_innermost,
-        ),
-        Column("known_by", say("How known"), Unit.TEXT, "source", detail=1),
-        Column("where", say("Where"), Unit.TEXT, detail=3),
-        Column("count", say("Executions"), Unit.COUNT),
-        Column("per_step", say("Per step"), Unit.MEAN, lambda place: place.count / costs.steps, detail=2),
-        Column("device_ns", "GPU", Unit.NS, detail=1),
-        share_column("device_percent", "GPU", "device_ns", costs.graphs.device_ns),
-    )
-    if for_people and not any(place.where for place in costs.graphs.work):
-        columns = tuple(column for column in columns if column.key != "where")
-    return Sheet.of("graph_work", say("Work inside graphs"), columns, (*work[:MOST_PLACES], *((more,) if rest else ())))

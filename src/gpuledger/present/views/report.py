@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.findings.rules import MOST_GPUS
+from gpuledger.json_types import builtins
+from gpuledger.ledger.device import Device
+from gpuledger.messages import say
 from gpuledger.present.document import Block, Conclusion, Document, Findings, Group, Opening, Page, Paragraph, Remarks
 from gpuledger.present.finding_words import shown_finding
-from gpuledger.present.terms import made_line
-from gpuledger.present.views.gpu_time import ledger_sheet
+from gpuledger.present.sheet import Column, Sheet, Unit, share_column
+from gpuledger.present.terms import TOTAL, line_term, made_line
 from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.report_parts import (
     closing,
@@ -33,6 +35,7 @@ from gpuledger.present.views.report_parts import (
 
 if TYPE_CHECKING:
     from gpuledger.present.json.report import ReportJson
+    from gpuledger.present.views.memory_snapshot import MemorySnapshotAnswer
 
 _MOST_FINDINGS = 3
 """So many are told in text; the others are named."""
@@ -43,7 +46,7 @@ def report_document(
     pictures: Sequence[tuple[str, str]] = (),
     *,
     is_brief: bool = False,
-    memory: SnapshotAnswer | None = None,
+    memory: MemorySnapshotAnswer | None = None,
 ) -> Document:
     """The report; `pictures` are titles and files that lie beside a Markdown document, `memory` is of the same run.
 
@@ -57,18 +60,29 @@ def report_document(
     )
 
 
-def _json(report: ReportAnswer, memory: SnapshotAnswer | None) -> ReportJson:
+def ledger_sheet(device: Device) -> Sheet:
+    """The whole window by line; the foot is the window, which the lines sum to."""
+    whole = device.ledger.window_ns
+    return Sheet.of(
+        f"ledger_gpu{device.gpu}",
+        say("Ledger, GPU {gpu}", gpu=device.gpu),
+        (
+            Column("line", say("Line"), Unit.TEXT, lambda entry: line_term(entry[0])),
+            Column("time_ns", say("Time"), Unit.NS, lambda entry: entry[1]),
+            share_column("share_percent", say("Share"), lambda entry: entry[1], whole),
+        ),
+        device.ledger.total().items(),
+        foot=({"line": TOTAL, "time_ns": whole, "share_percent": 100.0},),
+    )
+
+
+def _json(report: ReportAnswer, memory: MemorySnapshotAnswer | None) -> ReportJson:
     from gpuledger.present.json.report import report_json
 
-    if memory is None:
-        return report_json(report)
-    from gpuledger.present.json.memory_snapshot import snapshot_json
-    from gpuledger.present.views.memory_snapshot import sheets_with_findings  # few reports have one
-
-    return report_json(report, snapshot_json(memory, sheets_with_findings(memory)))
+    return report_json(report, None if memory is None else builtins(memory))
 
 
-def _page(report: ReportAnswer, memory: SnapshotAnswer | None) -> Page:
+def _page(report: ReportAnswer, memory: MemorySnapshotAnswer | None) -> Page:
     from gpuledger.present.views.page.report_page import report_page
 
     if len(report.run.devices) > MOST_GPUS:  # `health` says so
@@ -78,7 +92,7 @@ def _page(report: ReportAnswer, memory: SnapshotAnswer | None) -> Page:
 
 
 def _blocks(
-    report: ReportAnswer, pictures: Sequence[tuple[str, str]], memory: SnapshotAnswer | None, *, is_brief: bool
+    report: ReportAnswer, pictures: Sequence[tuple[str, str]], memory: MemorySnapshotAnswer | None, *, is_brief: bool
 ) -> tuple[Block, ...]:
     run = report.run
     # a report that joins several files is handed on, so it says when it was made
@@ -108,12 +122,12 @@ def _serving_blocks(report: ReportAnswer) -> Sequence[Block]:
     """Tokens a second and what a step costs by its batch, where steps say it."""
     if report.serving is None:
         return ()
-    from gpuledger.present.views.serving import headline_sentences  # few reports have one
+    from gpuledger.present.views.steps import headline_sentences  # few reports have one
 
     return [Paragraph(sentence) for sentence in headline_sentences(report.serving)]
 
 
-def _memory_blocks(run: ProfiledRun, memory: SnapshotAnswer | None) -> Sequence[Block]:
+def _memory_blocks(run: ProfiledRun, memory: MemorySnapshotAnswer | None) -> Sequence[Block]:
     if memory is None:
         return ()
     from gpuledger.present.views.memory_snapshot import TimelineClock, memory_blocks  # few reports have one

@@ -374,5 +374,5 @@ def closing(report: ReportAnswer) -> list[Message]:
 def next_command(run: ProfiledRun) -> list[Message]:
     """What to run next: of a program that is a few kernels, what Nsight Compute should look at, on GPUs it knows."""
     if main_kernels(run.main_device, run.findings) and not is_amd(run.trace):
-        return [say("next: {command}", command=f"gpuledger ncu-plan {shell_word(run.name)}")]
+        return [say("next: {command}", command=f"gpuledger kernels {shell_word(run.name)} -- COMMAND")]
     return [say("next: {command}", command=run.findings[0].next)] if run.findings else []

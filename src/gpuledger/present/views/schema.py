@@ -64,7 +64,11 @@ def _of_struct(kind: type[Struct], parts: dict[str, Schema]) -> Schema:
             "properties": tag | properties,
             "required": [
                 *tag,
-                *(field.encode_name for field in fields(kind) if field.required or field.default is not UNSET),
+                *(
+                    field.encode_name
+                    for field in fields(kind)
+                    if field.required or not (config.omit_defaults or field.default is UNSET)
+                ),
             ],
             "additionalProperties": False,
         }

@@ -7,7 +7,6 @@ read; titles tell the source.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby, islice
 from typing import Final
 
 from gpuledger.analyse.kernels.verdict import LOW_OCCUPANCY
@@ -28,9 +27,8 @@ from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
-from gpuledger.present.digits import shape_text
 from gpuledger.present.document import Block, Heading, Paragraph, SheetBlock
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit, percent, share_column
+from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL
 from gpuledger.units import count_text, share_text, time_text
 
@@ -75,7 +73,7 @@ CLASS_BOUNDS: Final = {
     UseClass.UNKNOWN: "unknown",
 }
 """What a verdict on Nsight Compute's numbers calls it: pictures have one colour for both."""
-_RESOURCES: Final = {
+RESOURCES: Final = {
     "registers": say("registers"),
     "shared memory": say("shared memory"),
     "warps": say("block size"),
@@ -83,11 +81,6 @@ _RESOURCES: Final = {
 }
 """What limits how many warps of a kernel a multiprocessor holds."""
 _DETAIL: Final = {GpuMetric.SM_ISSUE: 4, GpuMetric.WARPS: 3}
-_STEP_DETAIL: Final = {GpuMetric.SM_ISSUE: 2, GpuMetric.WARPS: 2, GpuMetric.PCIE_IN: 1, GpuMetric.PCIE_OUT: 1}
-_SHOWN: Final = 25
-"""Kernels that people are shown; the rest is one line."""
-_HELD_SHOWN: Final = 8
-"""Kernels held against counters that people are shown, the most time first."""
 _TOP: Final = 5
 """Kernels that a report shows; `gpuledger kernels` has all."""
 _MOST_FAMILIES: Final = 2
@@ -119,29 +112,6 @@ def figure_text(figure: UseFigure | None) -> Message | None:
     return say("{percent} %", percent=round(figure.percent))
 
 
-def _kernel_columns(use: UseOfKernels, figures: Sequence[Column], bound: Column) -> tuple[Column, ...]:
-    """The columns that people and programs have, around the figures of the counters."""
-    whole_ns = _whole_ns(use.kernels)
-
-    def occupancy_limit(kernel: KernelUse) -> Message | None:
-        if (limit := kernel.occupancy_limit) is None:
-            return None
-        return say("{share} by {resource}", share=share_text(limit.share), resource=_RESOURCES[limit.limited_by])
-
-    return (
-        Column("kernel", say("Kernel"), Unit.TEXT, "full_name", shorten=label),
-        Column("launches", say("Calls"), Unit.COUNT, detail=1),
-        Column("ns", say("Time"), Unit.NS, "time_ns"),
-        share_column("share_percent", say("Share"), "time_ns", whole_ns),
-        *figures,
-        bound,
-        share_column("occupancy_percent", say("Occupancy"), "occupancy", detail=5),
-        Column("occupancy_limit", say("Occupancy limit"), Unit.TEXT, occupancy_limit, detail=5),
-        Column("grid", say("Grid"), Unit.TEXT, lambda kernel: shape_text(kernel.grid), detail=5),
-        Column("block", say("Block"), Unit.TEXT, lambda kernel: shape_text(kernel.block), detail=6),
-    )
-
-
 def _text_column(metric: GpuMetric) -> Column:
     return Column(
         metric,
@@ -150,72 +120,6 @@ def _text_column(metric: GpuMetric) -> Column:
         lambda kernel: figure_text(kernel.figures.get(metric)),
         _DETAIL.get(metric, 0),
     )
-
-
-def _interval_column(metric: GpuMetric, side: str) -> Column:
-    def cell(kernel: KernelUse) -> float | None:
-        figure = kernel.figures.get(metric)
-        return None if figure is None else getattr(figure, side)
-
-    return Column(f"{metric}_{side}", f"{metric} {side}", Unit.SHARE_PERCENT, cell)
-
-
-def _title(use: UseOfKernels) -> Message:
-    return say(
-        "GPU {gpu} utilization by kernel, from {count} samples every {period} (shares of kernel "
-        "time; percent of peak while the kernel ran)",
-        gpu=use.gpu,
-        count=count_text(use.samples),
-        period=time_text(use.period_ns),
-    )
-
-
-def shown_sheet(use: UseOfKernels) -> Sheet:
-    """For people: one row per kernel, the most time first. A number that is hardly known is an interval."""
-    bound = Column("class", say("Bound by"), Unit.TEXT, lambda kernel: CLASS_LIMITS[kernel.use_class], detail=2)
-    columns = _kernel_columns(use, [_text_column(metric) for metric in OF_KERNELS], bound)
-    rest, whole_ns = use.kernels[_SHOWN:], _whole_ns(use.kernels)
-    more: dict[str, Cell] = {
-        "kernel": say("({count} more kernels)", count=count_text(len(rest))),
-        "launches": sum(kernel.launches for kernel in rest),
-        "ns": _whole_ns(rest),
-        "share_percent": percent(_whole_ns(rest), whole_ns),
-    }
-    return Sheet.of(f"use_gpu{use.gpu}", _title(use), columns, use.kernels[:_SHOWN], foot=(more,) if rest else ())
-
-
-def use_sheet(use: UseOfKernels) -> Sheet:
-    """For programs: every kernel, every number with both ends of its interval."""
-    bound = Column("class", say("Bound by"), Unit.TEXT, "use_class.value", detail=2)
-    figures = [_interval_column(metric, side) for metric in OF_KERNELS for side in ("percent", "low", "high")]
-    return Sheet.of(f"use_gpu{use.gpu}", _title(use), _kernel_columns(use, figures, bound), use.kernels)
-
-
-def step_use_sheet(use: SampledUse, zero_ns: int) -> Sheet:
-    """Means of the samples in each step, idle time included: a row per step, warm-up included."""
-    kernels, stretches = use
-
-    def column(metric: GpuMetric, name: str) -> Column:
-        detail = _STEP_DETAIL.get(metric, 0)
-        return Column(f"{metric}_percent", name, Unit.SHARE_PERCENT, lambda row: row[1][1].get(metric), detail)
-
-    def clock(row: tuple[int, tuple[object, Mapping[GpuMetric, float]]]) -> int | None:
-        means = row[1][1]
-        return round(means[GpuMetric.SM_CLOCK] / 1e6) if GpuMetric.SM_CLOCK in means else None
-
-    columns = (
-        Column("step", say("Step"), Unit.ID, lambda row: row[0]),
-        Column("start_ns", say("Start"), Unit.INSTANT_NS, lambda row: row[1][0].start_ns - zero_ns, detail=3),
-        Column("end_ns", say("End"), Unit.INSTANT_NS, lambda row: row[1][0].end_ns - zero_ns, detail=3),
-        *(column(metric, name) for metric, name in NAMES.items()),
-        Column("clock_mhz", say("Clock (MHz)"), Unit.COUNT, clock),
-    )
-    title = say(
-        "GPU {gpu} utilization by step, from samples every {period}, idle time included",
-        gpu=kernels.gpu,
-        period=time_text(kernels.period_ns),
-    )
-    return Sheet.of(f"step_use_gpu{kernels.gpu}", title, columns, enumerate(stretches.steps))
 
 
 def _means_text(means: Mapping[GpuMetric, float], metrics: Sequence[GpuMetric]) -> list[Message]:
@@ -292,7 +196,7 @@ def _low_occupancy(use: UseOfKernels) -> list[Message]:
                     "allowed by {resource}; what more warps would save is not known.",
                     **told,
                     limit=share_text(limit.share),
-                    resource=_RESOURCES[limit.limited_by],
+                    resource=RESOURCES[limit.limited_by],
                 )
             ]
     return []
@@ -426,22 +330,22 @@ def _means_sentence(device: Device, stretches: UseOfStretches) -> Message:
     return say("On average over the steady steps, idle time included: {figures}.", figures=figures)
 
 
-def against_blocks(held: tuple[CounterComparison, ...]) -> list[Block]:
-    """What agrees with Nsight Compute and what does not, kernel by kernel; nothing where no kernel is in both."""
-    return [*summary_blocks(held), SheetBlock(_against_kernels_sheet(held))] if held else []
-
-
-def summary_blocks(held: tuple[CounterComparison, ...]) -> list[Block]:
-    """The same by counter alone."""
-    if not held:
-        return []
-    sentence = say(
+def against_sentence(held: tuple[CounterComparison, ...]) -> Message:
+    """How many of the values that Nsight Compute counted lie in the intervals of samples."""
+    return say(
         "For the {kernels} kernels in both (by name, grid and block), the intervals from samples "
         "contain {share} of the {count} values that Nsight Compute measured.",
         kernels=count_text(len({id(figure.kernel) for figure in held})),
         share=share_text(sum(figure.is_held for figure in held) / len(held)),
         count=count_text(len(held)),
     )
+
+
+def summary_blocks(held: tuple[CounterComparison, ...]) -> list[Block]:
+    """What agrees with Nsight Compute and what does not, by counter; nothing where no kernel is in both."""
+    if not held:
+        return []
+    sentence = against_sentence(held)
     title = say("Samples vs Nsight Compute")
     columns = (
         Column("counter", say("Counter"), Unit.TEXT, lambda row: NAMES[row[0]]),
@@ -456,26 +360,3 @@ def summary_blocks(held: tuple[CounterComparison, ...]) -> list[Block]:
     )
     by_counter = Sheet.of("against_ncu", title, columns, agreements(held).items())
     return [Heading(title), Paragraph(sentence), SheetBlock(by_counter)]
-
-
-def _against_kernels_sheet(held: tuple[CounterComparison, ...]) -> Sheet:
-    """The kernels with the most time, a row per counter; each is named once."""
-    named = [
-        ("" if place else label(kernel.full_name), figure)
-        for kernel, figures in islice(groupby(held, key=lambda figure: figure.kernel), _HELD_SHOWN)
-        for place, figure in enumerate(figures)
-    ]
-
-    def interval(row: tuple[str, CounterComparison]) -> Message:
-        sampled = row[1].sampled
-        return say("{low} to {high} %", low=round(sampled.low), high=round(sampled.high))
-
-    columns = (
-        Column("kernel", say("Kernel"), Unit.TEXT, lambda row: row[0]),
-        Column("counter", say("Counter"), Unit.TEXT, lambda row: NAMES[row[1].metric]),
-        Column("samples", say("Samples"), Unit.FIGURE, lambda row: share_text(row[1].sampled.percent / 100)),
-        Column("interval", say("Interval"), Unit.FIGURE, interval),
-        Column("ncu", "ncu", Unit.FIGURE, lambda row: share_text(row[1].counted / 100)),
-        Column("holds", say("In interval"), Unit.TEXT, lambda row: say("yes") if row[1].is_held else say("no")),
-    )
-    return Sheet.of("against_ncu_kernels", say("Kernels with the most time"), columns, named)

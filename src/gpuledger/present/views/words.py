@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from gpuledger.ledger.device import Device
-from gpuledger.messages import Message, say
+from gpuledger.messages import Message, joined, say
 from gpuledger.units import count_text, share_text, time_text
+
+Sentences = tuple[Message, ...]
 
 WORTH_DOING: Final = 0.01
 """From this share of the step on, something is worth a sentence about what to do."""
+
+NAMED: Final = 3
+"""So many of the largest parts are named in a sentence."""
+
+
+def names_with_shares(named: Iterable[tuple[str, int]], whole_ns: int) -> Message:
+    """Names, each with its share of a time."""
+    shares = [say("{name} {share}", name=name, share=share_text(time_ns / whole_ns)) for name, time_ns in named]
+    return joined(say(", "), shares)
 
 
 def steady_title(device: Device, title: str, *, with_gpu: bool = True) -> str:
@@ -46,7 +58,7 @@ def largest_line_sentence(device: Device) -> Message:
         "Largest line: {line}, {share}; for details run `gpuledger {verb}`.",
         line=line.label,
         share=share_text(time_ns / max(device.steady_ns, 1)),
-        verb="gaps" if line.is_idle else "kernels" if line.is_compute else "overlap",
+        verb="gaps" if line.is_idle else "kernels" if line.is_compute else "gaps",
     )
 
 

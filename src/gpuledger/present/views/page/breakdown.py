@@ -7,10 +7,19 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from msgspec.structs import replace
 
 from gpuledger.analyse.gap_summary import CauseRow, GapLengthRow, GapRow, GapSummary, TriggerRow
-from gpuledger.analyse.path_summary import PathSummary
+from gpuledger.analyse.path_summary import OffPathRow, PathCallRow, PathOperationRow, PathSummary
+from gpuledger.analyse.phase_costs import PhaseLayerRow, PhaseRow
+from gpuledger.analyse.step_summary import (
+    LevelRow,
+    PrefillRow,
+    UnusualStepRow,
+    UsualStepRow,
+    level_rows,
+    unusual_steps,
+    usual_step,
+)
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
@@ -23,25 +32,14 @@ from gpuledger.present.palette import line_tone
 from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, line_term
-from gpuledger.present.views.critical import (
-    beside_sheet,
-    calls_sheet,
-    operations_sheet,
-    part_term,
-    path_remarks,
-    path_sentence,
-    step_text,
-)
-from gpuledger.present.views.gpu_time import levels_sheet, outliers_sheet, phases_sheet, usual_sheet
+from gpuledger.present.views.critical import path_remarks, path_sentence
 from gpuledger.present.views.light import kernels_sheet, light_chart, light_sheet, parts_sentence, step_sentence
 from gpuledger.present.views.page.over_time import place_on_timeline
 from gpuledger.present.views.page.rooflines import operator_roofline_chart
-from gpuledger.present.views.phases import layers_sheet
-from gpuledger.present.views.phases import phases_sheet as layer_phases_sheet
 from gpuledger.present.views.report_parts import drawing_order, ledger_title
-from gpuledger.present.views.tables import stretch_sheet
 from gpuledger.present.views.words import gaps_text, steady_title
 from gpuledger.rows import Row
+from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import count_text, share_text, time_text
 
@@ -116,8 +114,8 @@ def _ledger_sheet(device: Device) -> Sheet:
 def steps_section(report: ReportAnswer) -> doc.Section:
     """The strip, the median step, and the tables of `gpuledger steps` but the list of all steps."""
     device = report.run.main_device
-    steps, levels = report.variation, levels_sheet(device)
-    repeats = [doc.SheetBlock(levels, caption=say("What repeats"), anchor=levels.name)] if levels.rows else []
+    steps, levels = report.variation, level_rows(device)
+    repeats = [_rows("levels", say("What repeats"), LevelRow, levels, anchor="levels")] if levels else []
     if steps is None:
         missing = say("nothing repeats in this profile, so no steps were found; --step-range=REGEX defines them")
         if device.levels:
@@ -135,38 +133,46 @@ def steps_section(report: ReportAnswer) -> doc.Section:
             count=count_text(len(steps.steps)),
             each=neighbours,
         )
-    usual, phases = usual_sheet(device, steps), phases_sheet(device, report.phases)
+    usual, unusual = usual_step(device, steps), unusual_steps(device, steps)
     blocks: list[doc.Block] = [
         doc.Paragraph(said, "lead"),
         _step_strip(device, steps),
-        doc.SheetBlock(usual, caption=say("Steps, GPU {gpu}", gpu=device.gpu), anchor=usual.name),
+        _rows("usual", say("Steps, GPU {gpu}", gpu=device.gpu), UsualStepRow, (usual,), anchor="usual"),
     ]
-    if phases.rows:
-        blocks.append(doc.SheetBlock(phases, caption=say("Prefill and decode"), anchor=phases.name))
+    if report.phases:
+        blocks.append(_rows("phases", say("Prefill and decode"), PrefillRow, report.phases, anchor="step-phases"))
     if report.serving is not None:
-        from gpuledger.present.views.serving import serving_tables  # few pages have one
+        from gpuledger.present.views.steps import batch_tables, serving_sentences  # few pages have one
 
-        told = serving_tables(report.serving)
-        blocks += [doc.Paragraph(sentence, "note") for sentence in told.sentences]
-        blocks += [doc.SheetBlock(sheet, caption=sheet.title, anchor=sheet.name) for sheet in told.shown]
-    outliers = doc.SheetBlock(
-        outliers_sheet(device, steps), caption=say("Unusual steps, the longest first"), anchor="outliers"
-    )
-    blocks.append(outliers if outliers.sheet.rows else doc.Paragraph(say("No step is unusual for its phase."), "note"))
+        blocks += [doc.Paragraph(sentence, "note") for sentence in serving_sentences(report.serving)]
+        blocks += [_rows(*table, anchor=table[0]) for table in batch_tables(report.serving)]
+    if unusual:
+        title = say("Unusual steps, the longest first")
+        blocks.append(_rows("unusual", title, UnusualStepRow, unusual, anchor="outliers"))
+    else:
+        blocks.append(doc.Paragraph(say("No step is unusual for its phase."), "note"))
     return doc.Section("steps", say("Steps"), (*blocks, *repeats), result=_steps_said(steps))
 
 
 def layers_section(report: ReportAnswer) -> doc.Section | None:
-    """The phases of a layer and each layer, as `gpuledger phases` tells them; None where no layers are known."""
+    """The phases of a layer and each layer, as `gpuledger ranges` tells them; None where no layers are known."""
     costs = report.layer_phases
     if costs is None:
         return None
-    sheets = (layer_phases_sheet(costs), layers_sheet(costs))
-    most = max(costs.phases, key=lambda cost: cost.busy_ns)
-    share = share_text(most.busy_ns / (costs.whole_ns - costs.idle_ns))
+    device = report.run.main_device
+    most = max(costs.phases, key=lambda cost: cost.time_ns)
+    share = share_text(most.time_ns / (costs.whole_ns - costs.idle_ns))
     result = say("{phase}: {share} of the GPU's work", phase=most.phase, share=share)
-    shown = [stretch_sheet(sheet, has_steps=costs.steps is not None) for sheet in sheets]
-    blocks = tuple(doc.SheetBlock(sheet, caption=sheet.title, anchor=sheet.name) for sheet in shown)
+    blocks = (
+        _rows("phases", steady_title(device, say("Phases"), with_gpu=False), PhaseRow, costs.rows, anchor="phases"),
+        _rows(
+            "phase_layers",
+            say("Phases by layer, mean of the steady steps") if costs.steps else say("Phases by layer"),
+            PhaseLayerRow,
+            () if isinstance(costs.layers, NotMeasured) else costs.layers,
+            anchor="phase-layers",
+        ),
+    )
     return doc.Section("layers", say("Phases of a layer"), blocks, say("Phases"), result)
 
 
@@ -314,22 +320,38 @@ def critical_section(report: ReportAnswer) -> doc.Section:
         return doc.Section(
             "critical",
             title,
-            (doc.Paragraph(said), doc.ShellCommands((("gpuledger", "critical", "PROFILE"),))),
+            (doc.Paragraph(said), doc.ShellCommands((("gpuledger", "whatif", "PROFILE"),))),
             result=say("not worked out for this page"),
         )
     tables = (
-        doc.SheetBlock(operations_sheet(summary), anchor="critical-operations", without=("line",)),
-        doc.SheetBlock(calls_sheet(summary), anchor="critical-calls"),
-        doc.SheetBlock(beside_sheet(summary), anchor="critical-beside", without=("launches", "least_slack_ns")),
+        _rows(
+            "path_operations",
+            say("Kernels and copies with the most time on it"),
+            PathOperationRow,
+            summary.operations,
+            anchor="critical-operations",
+            without=("line",),
+        ),
+        _rows(
+            "path_calls",
+            say("Calls on it, with the host code before them"),
+            PathCallRow,
+            summary.calls,
+            anchor="critical-calls",
+        ),
+        _rows(
+            "off_path",
+            say("Not on it: kernels with the most GPU time"),
+            OffPathRow,
+            summary.off_path,
+            anchor="critical-beside",
+            without=("launches", "least_slack_ns"),
+        ),
     )
     blocks: tuple[doc.Block, ...] = (
         _path_chart(summary),
         *map(doc.Paragraph, path_remarks(summary)),
-        *(
-            replace(table, sheet=stretch_sheet(table.sheet, has_steps=summary.steps is not None))
-            for table in tables
-            if table.sheet.rows
-        ),
+        *(table for table in tables if table.sheet.rows),
     )
     return doc.Section("critical", title, blocks, result=path_sentence(summary))
 
@@ -338,14 +360,14 @@ def _path_chart(summary: PathSummary) -> doc.Chart:
     """One bar: the kinds of segments, the longest first."""
     parts = tuple(
         amounts.Part(
-            line_tone(line),
-            time_ns / summary.whole_ns,
-            part_term(line).words,
-            share_text(time_ns / summary.whole_ns),
-            step_text(summary, time_ns),
-            line.brief_label,
+            line_tone(part.line),
+            part.share or 0.0,
+            part.part.label,
+            share_text(part.share or 0.0),
+            time_text(round(part.time_ns)),
+            part.line.brief_label,
         )
-        for line, time_ns, _ in summary.lines
+        for part in summary.parts
     )
     said = joined("; ", (part.hint for part in parts))
     bar = amounts.Bar("", parts)

@@ -16,8 +16,8 @@ from gpuledger.present.document import Block, Chart, Paragraph, Section, SheetBl
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.terms import family_line
-from gpuledger.present.views.kernels import bound_text
-from gpuledger.present.views.page.rooflines import NOT_COLLECTED, DrawnLaunch, launch_roofline, sampled_roofline_chart
+from gpuledger.present.views.ncu_kernels import bound_text
+from gpuledger.present.views.page.rooflines import NOT_COLLECTED, drawn_launch, launch_roofline, sampled_roofline_chart
 from gpuledger.present.views.report_parts import kernel_blocks, use_blocks_of
 from gpuledger.trace.keys import take
 from gpuledger.trace.statistics import shares
@@ -114,12 +114,12 @@ def report_roofline(run: ProfiledRun) -> Chart | None:
     if matched is None:
         return None
     launches = [
-        DrawnLaunch(match.launch, match.entry.time_ns, bound_text(match.launch))
+        drawn_launch(match.launch, match.entry.time_ns, bound_text(match.launch))
         for match in matched.matches
         if match.launch and match.covered
     ]
     launches += [
-        DrawnLaunch(launch, launch.duration_ns, bound_text(launch), is_inside=False) for launch in matched.unused
+        drawn_launch(launch, launch.duration_ns, bound_text(launch), is_inside=False) for launch in matched.unused
     ]
     said = say(
         "Each dot is a profiled launch, sized by its share of the time; the further below the roof, "

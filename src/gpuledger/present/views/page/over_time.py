@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from gpuledger.analyse.launch_costs import LaunchCallRow, LaunchRangeRow, QueueRow
-from gpuledger.analyse.range_tree import RangeNode, RangeTree
+from gpuledger.analyse.launch_costs import CallRow, LaunchRangeRow, QueueRow
+from gpuledger.analyse.memory.figures import CopyRow, MemoryUseRow
+from gpuledger.analyse.range_tree import OUTSIDE, RangeRow, RangeTree
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.attribution.flame_trees import FlameTree, TreeKind
 from gpuledger.catalog.kernel_names import cut_label
@@ -25,11 +26,6 @@ from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, column
 from gpuledger.present.charts.over_time import Band, HeatRow, heat_map, memory_area
 from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.program_time import (
-    OUTSIDE,
-    memory_sheets,
-    sheet_of_nodes,
-)
 from gpuledger.present.views.tables import stretch_sheet
 from gpuledger.present.views.words import steady_title
 from gpuledger.trace.model import NotMeasured, os_pid
@@ -154,8 +150,8 @@ def launches_section(report: ReportAnswer) -> doc.Section:
         *(
             (titled(title), row_sheet(name, title, kind, rows))
             for name, title, kind, rows in (
-                ("launch_calls", say("Launch calls"), LaunchCallRow, costs.launch_calls),
-                ("waiting_calls", say("Calls that wait for the GPU"), LaunchCallRow, costs.waiting_calls),
+                ("launch_calls", say("Launch calls"), CallRow, costs.launch_calls),
+                ("waiting_calls", say("Calls that wait for the GPU"), CallRow, costs.waiting_calls),
                 ("queue", say("How far the host runs ahead"), QueueRow, (costs.queue_row,)),
                 ("launches_by_range", say("Launches by range"), LaunchRangeRow, costs.by_range),
             )
@@ -189,12 +185,13 @@ def memory_section(report: ReportAnswer) -> doc.Section:
         draw = partial(memory_area, say("Device memory in use"), said, [Band(use.most_bytes)], window_ends(report.run))
         blocks += [doc.Paragraph(said, "lead"), doc.Chart(draw, name="memory-chart")]
     device = report.run.main_device
-    sheets = memory_sheets(device, report.memory)
+    copies, calls = (steady_title(device, title, with_gpu=False) for title in (say("Copies"), say("Allocation calls")))
+    in_use = () if isinstance(report.memory.in_use, NotMeasured) else (report.memory.in_use,)
     blocks += _tables(
         device,
-        (steady_title(device, say("Copies"), with_gpu=False), sheets.copies),
-        (steady_title(device, say("Allocation calls"), with_gpu=False), sheets.allocation_calls),
-        (say("Device memory"), sheets.in_use),
+        (copies, row_sheet("copies", copies, CopyRow, report.memory.copies)),
+        (calls, row_sheet("allocation_calls", calls, CallRow, report.memory.allocation_calls)),
+        (say("Device memory"), row_sheet("in_use", say("Device memory"), MemoryUseRow, in_use)),
     )
     if not len(trace[Table.COPIES]):
         missing = trace.missing(Table.COPIES)
@@ -251,8 +248,8 @@ def _tree_blocks(tree: RangeTree, trees: tuple[FlameTree, ...]) -> list[doc.Bloc
         "GPU time by the range that launched it, nested, largest first. Work belongs to the range "
         "around its launch call."
     )
-    outermost = [(node.name, node.gpu_ns) for node in tree.nodes if node.depth == 0]
-    outermost.append((OUTSIDE, tree.outside_gpu_ns))
+    rows = (*tree.nodes, tree.outside)
+    outermost = [(row.range or OUTSIDE, row.gpu_ns) for row in rows if row.depth == 0]
     whole_ns = sum(gpu_ns for _, gpu_ns in outermost)
     still = None
     if whole_ns:
@@ -281,35 +278,32 @@ def _icicle_nodes(tree: RangeTree, whole_ns: int) -> list[Node]:
     for node in tree.nodes:
         left = free[node.depth]
         free[node.depth :] = [left + node.gpu_ns / whole_ns, left]
-        add(node.depth, left, cut_label(node.name), node.gpu_ns)
-    add(0, free[0], OUTSIDE, tree.outside_gpu_ns, outside=True)
+        add(node.depth, left, cut_label(node.range or ""), node.gpu_ns)
+    add(0, free[0], OUTSIDE, tree.outside.gpu_ns, outside=True)
     return nodes
 
 
 def _ranges_table(tree: RangeTree, gpu: int) -> doc.SheetBlock:
-    kept, with_outside = _most_time(tree)
-    shown, count = len(kept) + with_outside, len(tree.nodes) + 1
+    kept = _most_time((*tree.nodes, tree.outside))
+    count = len(tree.nodes) + 1
     caption = say("Ranges of the whole window, GPU {gpu}", gpu=gpu)
-    if shown < count:
+    if len(kept) < count:
         caption = say(
             "Ranges of the whole window, GPU {gpu} (the {shown} with the most GPU time, of {count})",
             gpu=gpu,
-            shown=count_text(shown),
+            shown=count_text(len(kept)),
             count=count_text(count),
         )
-    sheet = sheet_of_nodes(tree, kept, with_outside=with_outside)
+    sheet = row_sheet("ranges", caption, RangeRow, kept)
     return doc.SheetBlock(sheet, caption=caption, anchor="range-table", is_tree=True)
 
 
-def _most_time(tree: RangeTree) -> tuple[Sequence[RangeNode], bool]:
-    """Ranges with the most GPU time, in order, and whether what was launched in no range is one of them.
+def _most_time(rows: Sequence[RangeRow]) -> Sequence[RangeRow]:
+    """Rows with the most GPU time, in their order.
 
     A parent has at least as much as its children, so none is torn off.
     """
-    if len(tree.nodes) < MOST_ROWS:
-        return tree.nodes, True
-    # what was launched in no range comes after the ranges
-    ranked = [(-node.gpu_ns, node.depth, position) for position, node in enumerate(tree.nodes)]
-    ranked.append((-tree.outside_gpu_ns, 0, len(tree.nodes)))
-    kept = sorted(position for *_, position in sorted(ranked)[:MOST_ROWS])
-    return [tree.nodes[position] for position in kept if position < len(tree.nodes)], len(tree.nodes) in kept
+    if len(rows) <= MOST_ROWS:
+        return rows
+    ranked = sorted(range(len(rows)), key=lambda position: (-rows[position].gpu_ns, rows[position].depth, position))
+    return [rows[position] for position in sorted(ranked[:MOST_ROWS])]

@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpuledger.analyse.overlap import OverlapRow
-from gpuledger.answers.memory_snapshot import SnapshotAnswer
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.messages import joined, say, translated
 from gpuledger.present import document as doc
@@ -21,13 +20,12 @@ from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import made_line, notes_block
 from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.memory_snapshot import (
+    MemorySnapshotAnswer,
     TimelineClock,
     answer_on_timeline,
     memory_chart,
     picture_blocks,
-    sheet_blocks,
-    snapshot_findings,
-    snapshot_sheets,
+    shown_findings,
 )
 from gpuledger.present.views.page.breakdown import (
     critical_section,
@@ -70,7 +68,7 @@ _MISSING: Final = (
 )
 
 
-def report_page(report: ReportAnswer, memory: SnapshotAnswer | None = None) -> doc.Page:
+def report_page(report: ReportAnswer, memory: MemorySnapshotAnswer | None = None) -> doc.Page:
     """The page, with what a memory snapshot of the same run says where there is one.
 
     The answer, the timeline, findings and the time breakdown are open; all else is its result in one line until it is
@@ -139,7 +137,7 @@ def _tiles(report: ReportAnswer) -> tuple[doc.Tile, ...]:
     return tuple(tiles)
 
 
-def _snapshot_section(report: ReportAnswer, memory: SnapshotAnswer) -> doc.Section:
+def _snapshot_section(report: ReportAnswer, memory: MemorySnapshotAnswer) -> doc.Section:
     """Memory over the report's window, or over the history where the trace has no wall clock; findings and tables."""
     clock = TimelineClock.of(report.run)
     answers = answer_on_timeline(memory, clock)
@@ -147,15 +145,16 @@ def _snapshot_section(report: ReportAnswer, memory: SnapshotAnswer) -> doc.Secti
     if len(report.run.trace[Table.ALLOCS]):
         blocks.append(doc.Paragraph(_EVENTS_OF_TRACE, "note"))
     if clock is None:
-        blocks += picture_blocks(memory)
+        blocks += picture_blocks(memory.analysed)
     else:
-        curves, ends = memory.over_time(clock.wall_window), window_ends(report.run)
-        for figures in memory.figures:
+        curves, ends = memory.analysed.over_time(clock.wall_window), window_ends(report.run)
+        for figures in memory.analysed.figures:
             title = say("Memory over the report's window, GPU {gpu}", gpu=figures.gpu)
             chart = memory_chart(figures, f"snapshot-gpu{figures.gpu}", curves[figures.gpu], ends)
             blocks += [doc.Heading(title), chart]
-    blocks.append(snapshot_findings(memory))
-    blocks += sheet_blocks(snapshot_sheets(memory))
+    blocks.append(shown_findings(memory.analysed))
+    for table in memory.table_blocks():
+        blocks += [doc.Heading(table.sheet.title), table]
     return doc.Section("memory-snapshot", say("Who holds the memory"), tuple(blocks), result=answers[0])
 
 

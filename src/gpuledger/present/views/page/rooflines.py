@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from gpuledger.analyse.kernels.judgement import JudgedLaunch
+from gpuledger.analyse.kernels.roofs import RooflinePoint, Roofs
 from gpuledger.analyse.light.operator_roofline import OperatorRoofline
 from gpuledger.analyse.utilization.stretches import SampledRoofline
 from gpuledger.catalog.kernel_names import cut_label, label
@@ -34,12 +35,22 @@ _LEGEND: Final = tuple((TONES[bound], words) for bound, words in BOUNDS.items())
 
 
 class DrawnLaunch(Struct, frozen=True):
-    """A launch, the time that it stands for, what limits it in words, and whether it is in the steps that are shown."""
+    """A launch, the time that it stands for, what limits it, and whether it is in the steps that are shown."""
 
-    judged: JudgedLaunch
+    name: str
     time_ns: int
+    bound: str
     limit: str
+    """In words."""
+    points: Sequence[RooflinePoint]
+    roofs: Roofs
     is_inside: bool = True
+
+
+def drawn_launch(judged: JudgedLaunch, time_ns: int, limit: str, *, is_inside: bool = True) -> DrawnLaunch:
+    """A launch that was judged, standing for so much time."""
+    name, bound = judged.launch.name, judged.verdict.bound
+    return DrawnLaunch(name, time_ns, bound, limit, judged.points, judged.roofs, is_inside)
 
 
 def launch_roofline(launches: Sequence[DrawnLaunch], caption: str) -> Chart | None:
@@ -49,23 +60,22 @@ def launch_roofline(launches: Sequence[DrawnLaunch], caption: str) -> Chart | No
     }
     spots = []
     for drawn in launches:
-        launch = drawn.judged
-        point = next((point for point in launch.points if point.level == "DRAM"), None)
+        point = next((point for point in drawn.points if point.level == "DRAM"), None)
         if point is None or point.operations_per_byte <= 0 or point.operations_per_s <= 0:
             continue
-        name = cut_label(label(launch.launch.name))
+        name = cut_label(label(drawn.name))
         spots.append(
             Spot(
                 name=name,
                 operations_per_byte=point.operations_per_byte,
                 operations_per_s=point.operations_per_s,
                 weight=drawn.time_ns / totals[drawn.is_inside],
-                tone=TONES.get(launch.verdict.bound, "muted"),
+                tone=TONES.get(drawn.bound, "muted"),
                 hint=_hint(name, point.operations_per_s, point.share, drawn.limit, drawn.time_ns),
                 hollow=not drawn.is_inside,
             )
         )
-    roofs = _roofs([drawn.judged for drawn in launches])
+    roofs = _roofs(launches)
     if not spots or all(roof.slanted for roof in roofs):
         return None
     said = joined("; ", (spot.hint for spot in sorted(spots, key=lambda spot: -spot.weight)[:_HINTED]))
@@ -77,12 +87,12 @@ def _hint(name: str, operations_per_s: float, share: float, limit: str, time_ns:
     return joined(", ", (f"{name}: {rate_text(operations_per_s)}", share_text(share), limit, time_text(time_ns)))
 
 
-def _roofs(launches: Sequence[JudgedLaunch]) -> list[Ceiling]:
+def _roofs(launches: Sequence[DrawnLaunch]) -> list[Ceiling]:
     """DRAM, and the compute peaks of what the launches compute in, of the launch that took the most time."""
     placed = [launch for launch in launches if launch.points]
     if not placed:
         return []
-    over = max(placed, key=lambda launch: launch.duration_ns).roofs
+    over = max(placed, key=lambda launch: launch.time_ns).roofs
     kinds = sorted({point.kind for launch in placed for point in launch.points if point.kind in over.compute})
     flat = [
         Ceiling(f"{kind} {rate_text(over.compute[kind].per_s)}", over.compute[kind].per_s, slanted=False)
@@ -125,13 +135,13 @@ def sampled_roofline_chart(sampled: SampledRoofline | NotMeasured | None) -> Cha
     """Kernels by their samples, and the roofs at the clock that was sampled; None where the peaks are not known."""
     if not isinstance(sampled, SampledRoofline):
         return None
-    whole_ns = sum(point.kernel.time_ns for point in sampled.points)
+    whole_ns = sum(point.time_ns for point in sampled.points)
     spots = []
     for point in sampled.points[:_MOST_SPOTS]:
-        kernel, name = point.kernel, cut_label(label(point.kernel.full_name))
-        hint = _hint(name, point.operations_per_s, point.share, CLASS_WORDS[kernel.use_class], kernel.time_ns)
-        tone = TONES[CLASS_BOUNDS[kernel.use_class]]
-        weight = kernel.time_ns / whole_ns
+        name = cut_label(label(point.name))
+        hint = _hint(name, point.operations_per_s, point.share, CLASS_WORDS[point.use_class], point.time_ns)
+        tone = TONES[CLASS_BOUNDS[point.use_class]]
+        weight = point.time_ns / whole_ns
         spots.append(Spot(name, point.operations_per_byte, point.operations_per_s, weight, tone, hint))
     roofs = _ceilings(sampled.compute_per_s, sampled.bytes_per_s)
     said = joined("; ", (spot.hint for spot in spots[:_HINTED]))
