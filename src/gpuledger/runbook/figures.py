@@ -270,8 +270,19 @@ def saving_of(
     profiled = None
     if predicted.step_ns is not None and fixed is not None and fixed.step_ns is not None:
         profiled = predicted.step_ns - fixed.step_ns
-    prediction = (predicted.code or None, predicted.saving_ns, predicted.saving_low_ns)
-    return judge(SavingRow(*cells, OPEN, "", *prediction, profiled, plain, compare.within_share, corrected_ns))
+    saving = SavingRow(
+        *cells,
+        OPEN,
+        "",
+        finding=predicted.code or None,
+        predicted_ns=predicted.saving_ns,
+        low_ns=predicted.saving_low_ns,
+        profiled_ns=profiled,
+        plain_ns=plain,
+        within_share=compare.within_share,
+        corrected_ns=corrected_ns,
+    )
+    return judge(saving)
 
 
 def slowed_cells(compare: SavingCheck, cells: Mapping[MatrixCell, Documents]) -> list[str]:

@@ -31,7 +31,8 @@ class CellRow(Struct, frozen=True):
     """The value of every axis."""
     folder: str
     """Under `cells` in the folder of the run."""
-    state: Literal["finished", "failed", "skipped", "interrupted", "running", "not run"]
+    state: str
+    """finished, failed, skipped, interrupted, running or not run."""
     reason: str
     kept: bool
     """Whether an earlier run finished it."""
@@ -52,15 +53,16 @@ class CellRow(Struct, frozen=True):
 class ComparisonRow(Struct, frozen=True, rename={"from_": "from"}):
     """A diff or an alignment."""
 
-    kind: Literal["diff", "align"]
+    kind: str
+    """diff or align."""
     from_: dict[str, str]
     to: dict[str, str]
     verdict: str
     """The verdict of gpuledger.diff/1 or gpuledger.align/1, or: not done."""
     reason: str
     """Why there is no verdict."""
-    state: Literal["done", "missed", "failed", "skipped", "interrupted"]
-    """missed: a gate tripped."""
+    state: str
+    """done, failed, skipped, interrupted, or missed: a gate tripped."""
     before_ns: int | None = None
     after_ns: int | None = None
     delta_ns: int | None = None

@@ -313,20 +313,21 @@ class DiagnosisAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.diag
         about = say("{faults} faults, {controls} controls", faults=faults, controls=self.cases - faults)
         said = len(self.tools) + bool(self.unseen)
         several = len(self.tools) > 1
-        groups = [row if several else replace(row, tool=None) for score in self.tools for row in score.groups]
+        groups = [
+            row if several else replace(row, tool=None)
+            for of_group in zip(*(score.groups for score in self.tools), strict=True)
+            for row in of_group
+        ]
         totals = [score.total for score in self.tools]
         tables = (
             row_sheet("tools", say("All cases"), ScoreTally, totals),
-            row_sheet("groups", say("By group"), ScoreTally, sorted(groups, key=lambda row: self._place(row.group))),
+            row_sheet("groups", say("By group"), ScoreTally, groups),
             *(_case_sheet(score, is_named=several) for score in self.tools),
         )
         yield doc.Opening("bench diagnosis", about)
         yield from map(doc.Conclusion, self.sentences[:said])
         yield doc.Group(tuple(doc.SheetBlock(table, doc.SheetTitle.BARE) for table in tables))
         yield doc.Remarks(self.sentences[said:], 6)
-
-    def _place(self, group: str | None) -> int:
-        return [row.group for row in self.tools[0].groups].index(group)
 
     def document(self) -> doc.Document:
         every_case = [(score, case) for score in self.tools for case in score.cases]

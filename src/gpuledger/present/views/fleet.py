@@ -204,8 +204,8 @@ class FleetAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.fleet/1"
         parts: list[str] = [profiles_text(self.profiles, self.profiles - self.analyzed), ranks]
         parts += sorted({rank.gpu_name for rank in self.ranks if rank.gpu_name})[:3]
         if self.step_ns is not None:
-            count = min(rank.steps or 1 for rank in self.ranks)
-            steps = say("{count} steps", count=count_text(count)) if count > 1 else say("one step")
+            fewest = min(rank.steps or 1 for rank in self.ranks)
+            steps = say("{count} steps", count=count_text(fewest)) if fewest > 1 else say("one step")
             parts.append(say("{steps} of {time} on the slowest rank", steps=steps, time=time_text(self.step_ns)))
         return joined(" · ", parts)
 
@@ -370,7 +370,6 @@ def _finding(told: FindingJson) -> Finding:
         told.assumption,
         told.confidence,
         next=told.next,
-        fix=told.fix,
         is_bound=told.saving_is_bound,
     )
 
