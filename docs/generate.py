@@ -33,7 +33,7 @@ from gpuledger.verbs import VERBS
 BUILT = Path(__file__).parent.parent / "build" / "reference"
 SCHEMAS = Path(__file__).parent / "schemas"
 HELP_WIDTH = 78
-OTHER_DOCUMENTS = ("gpuledger.analyse.diff.baseline", "gpuledger.capture.manifest", "gpuledger.diagnosis.cases")
+OTHER_DOCUMENTS = ("gpuledger.analyse.diff.baseline",)
 """Modules with the types of documents that are not in gpuledger.present.json."""
 REFERENCE_TO = "#/$defs/{name}"
 
