@@ -41,13 +41,14 @@ if TYPE_CHECKING:
     from gpuledger.verbs.diff import diff
     from gpuledger.verbs.diff import diff as compare
     from gpuledger.verbs.idle import gaps
+    from gpuledger.verbs.inventory import info
     from gpuledger.verbs.job import fleet
     from gpuledger.verbs.kernels import kernels
     from gpuledger.verbs.memory import memory
     from gpuledger.verbs.operators import ops
     from gpuledger.verbs.query import query
     from gpuledger.verbs.ranges import ranges
-    from gpuledger.verbs.recorded import info, stats
+    from gpuledger.verbs.recorded import stats
     from gpuledger.verbs.report import Report, build_report, report
     from gpuledger.verbs.steps import steps
     from gpuledger.verbs.whatif import whatif

@@ -23,11 +23,12 @@ class Json(msgspec.Struct, forbid_unknown_fields=True):
 
 def builtins(content: msgspec.Struct) -> dict[str, Any]:
     """The document as dicts and lists."""
-    whole: dict[str, Any] = msgspec.to_builtins(content, enc_hook=_text)
+    whole: dict[str, Any] = msgspec.to_builtins(content, enc_hook=text_of_message)
     return whole
 
 
-def _text(value: object) -> str:
+def text_of_message(value: object) -> str:
+    """For msgspec: subclasses of str are their text."""
     if isinstance(value, str):  # a Message, which also knows how it was put together
         return str(value)
     raise TypeError(f"{type(value).__name__} has no place in a JSON document")

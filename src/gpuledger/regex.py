@@ -26,6 +26,15 @@ else:
             return value
 
 
+def checked_regex(pattern: str) -> str:
+    """The same pattern, if it is one; else ValueError with a sentence."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+    return pattern
+
+
 LOOKED_AT: Final = 1 << 14
 """So many letters of a name are looked at for what it means. No kernel's name is longer; a file may hold one that is,
 and time goes by the square of it in many a pattern."""

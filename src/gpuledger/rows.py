@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
@@ -38,6 +38,8 @@ class Unit(Enum):
     INSTANT_NS = ("a moment, from the instant that `--time` counts from", Digits.WHOLE, " (ns)")
     SHARE = ("a share of a whole, 0 to 1", Digits.ALL, "")
     CHANGE = ("a change as a part of what was before", Digits.ALL, "")
+    CHANGE_NS = ("a change of a length of time", Digits.WHOLE, " (ns)")
+    AMOUNT = ("a number in the unit that the row names", Digits.ALL, "")
     SHARE_PERCENT = ("a share of a whole", Digits.TENTH, " (%)")
     CHANGE_PERCENT = ("a change, which is no share of a whole", Digits.TENTH, " (%)")
     BYTES = ("bytes", Digits.WHOLE, "")
@@ -76,6 +78,20 @@ class Label(NamedTuple):
     """What people see between the parts of a list."""
     is_nested: bool = False
     """Whether people see it set in by the row's `depth`."""
+
+
+class LabelledCode(StrEnum):
+    """Base of codes that programs see, each with what people call it."""
+
+    label: str
+    badge: str
+
+    def __new__(cls, code: str, label: str = "", badge: str = "") -> LabelledCode:
+        """A member is its code. `badge`: good, warn or bad, for a verdict."""
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.label, member.badge = label, badge
+        return member
 
 
 class Row(Struct, frozen=True):

@@ -90,6 +90,17 @@ def count_text(count: int) -> str:
     return f"{count:,}"
 
 
+def signed_time(ns: float) -> str:
+    """A change of a duration: -822142 -> '-822 us'; nothing is '0'."""
+    whole = round(ns)
+    return f"{'+' if whole > 0 else ''}{time_text(whole)}" if whole else "0"
+
+
+def signed_share(share: float) -> str:
+    """A change as a share: 0.123 -> '+12.3 %'."""
+    return f"{100 * share:+.1f} %" if round(1000 * share) else "0.0 %"
+
+
 def share_text(share: float) -> str:
     """A share of a stated whole: 0.9721 -> '97.2 %'."""
     return f"{100 * share:z.1f} %"

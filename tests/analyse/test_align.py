@@ -303,7 +303,7 @@ def test_ranks_may_lie_in_a_folder(unpacked: Unpack, tmp_path: Path) -> None:
     for name in ("rank0.sqlite", "rank1.sqlite"):
         (tmp_path / name).write_bytes(unpacked("decode.sqlite").read_bytes())
     content = json.loads(gpuledger("align", unpacked("attn.sqlite"), tmp_path, "--format=json").stdout)
-    assert (content["sides"]["e2e"]["ranks"], content["forwards"]["e2e"]) == (2, 160)
+    assert (content["e2e"]["ranks"], content["e2e"]["forwards"]) == (2, 160)
     both = json.loads(gpuledger("align", unpacked("attn.sqlite"), *sorted(tmp_path.iterdir()), "--format=json").stdout)
     assert both == content
 
@@ -342,7 +342,7 @@ def test_json_is_valid_against_its_schema(options: list[str], unpacked: Unpack) 
     content = json.loads(ran.stdout)
     schema_of("align").validate(content)
     assert [check["check"] for check in content["checks"]] == list(CHECKS)
-    assert content["forwards"] == {"mock": 20, "e2e": 160}
+    assert (content["mock"]["forwards"], content["e2e"]["forwards"]) == (20, 160)
     assert [kernel["match"] for kernel in content["kernels"]] == ["exact"] * 7
 
 
@@ -350,9 +350,10 @@ def test_csv_and_markdown_hold_every_kernel(unpacked: Unpack) -> None:
     import csv
 
     both = unpacked("attn.sqlite"), unpacked("decode.sqlite")
-    rows = list(csv.DictReader(StringIO(gpuledger("align", *both, "--format=csv").stdout)))
-    assert [parse(row["Mock Kernel"]).short for row in rows] == OPERATION
-    assert all(row["Match"] == "exact" and row["Same Shape"] == "yes" and int(row["E2E Time (ns)"]) for row in rows)
+    table = gpuledger("align", *both, "--format=csv").stdout.split("\n\n")[1]
+    rows = list(csv.DictReader(StringIO(table)))
+    assert [parse(row["mock_kernel"]).short for row in rows] == OPERATION
+    assert all(row["match"] == "exact" and row["same_shape"] == "true" and int(row["e2e_ns"]) for row in rows)
     shown = gpuledger("align", *both, "--format=md").stdout
     assert shown.count("| exact |") == 7
 
@@ -362,7 +363,7 @@ def test_the_gate_trips_on_a_failure_only(unpacked: Unpack, tmp_path: Path) -> N
     assert gpuledger("align", *both).exit_code == 0
     report = tmp_path / "align.xml"
     ran = gpuledger("align", *both, "--tier=same-module", f"--junit={report}")
-    assert (ran.exit_code, ran.stdout[:41]) == (3, "attn.sqlite against decode.sqlite\n\nNOT AL")
+    assert (ran.exit_code, ran.stdout[:6]) == (3, "NOT AL")
     assert ran.stderr == f"Wrote {report}\n"
     suite = Xml.fromstring(report.read_text())  # noqa: S314  our own
     suite = suite if suite.tag == "testsuite" else suite[0]
@@ -407,7 +408,7 @@ def test_tables_of_the_captures_are_cut_into_forwards(tmp_path: Path) -> None:
     content = json.loads(
         gpuledger("align", mock, e2e, "--format=json", "--pattern=nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT|sdpa").stdout
     )
-    assert content["forwards"] == {"mock": 20, "e2e": 160}
+    assert (content["mock"]["forwards"], content["e2e"]["forwards"]) == (20, 160)
     by_check = {check["check"]: check["verdict"] for check in content["checks"]}
     assert by_check["graph"] == by_check["shape"] == NOT_MEASURED
     assert (by_check["counts"], by_check["missing"], by_check["extra"]) == (PASS, PASS, PASS)
@@ -420,9 +421,9 @@ def test_tables_of_the_captures_are_cut_into_forwards(tmp_path: Path) -> None:
 def test_a_trace_may_be_compared_with_a_table(unpacked: Unpack) -> None:
     folder = CAPTURES / "attn.nsys-stats"
     content = json.loads(gpuledger("align", unpacked("attn.sqlite"), folder, "--format=json").stdout)
-    assert (content["verdict"], content["forwards"]) == (PASS, {"mock": 20, "e2e": 20})
+    assert (content["verdict"], content["mock"]["forwards"], content["e2e"]["forwards"]) == (PASS, 20, 20)
     back = json.loads(gpuledger("align", folder, unpacked("attn.sqlite"), "--range=attention", "--format=json").stdout)
-    assert (back["verdict"], back["forwards"]) == (PASS, {"mock": 20, "e2e": 20})
+    assert (back["verdict"], back["mock"]["forwards"], back["e2e"]["forwards"]) == (PASS, 20, 20)
     assert gpuledger("align", folder, unpacked("attn.sqlite")).stderr.startswith("error: the mock's table has no order")
 
 

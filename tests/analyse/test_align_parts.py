@@ -17,7 +17,7 @@ from gpuledger.analyse.align.side_by_side import CHECKS, TIERS, WARN, KnownDiffe
 from gpuledger.analyse.align.sides_from import mock_forwards, model_forwards
 from gpuledger.catalog.kernel_names import likeness
 from gpuledger.errors import GpuledgerError, NothingRecorded
-from gpuledger.present.views.align import align_document, align_junit
+from gpuledger.present.views.align import align_answer
 from gpuledger.present.writers import write
 from gpuledger.selection import Selection
 from gpuledger.trace.keys import Positions
@@ -287,7 +287,7 @@ def test_the_limits_of_the_tiers(tier: str, factor: float, verdict: str) -> None
 
 
 def test_nothing_in_common_fails_on_names() -> None:
-    verdicts = {each.check: each.verdict for each in result(kernels("a b"), kernels("p q")).checks}
+    verdicts: dict[str, str] = {each.check: each.verdict for each in result(kernels("a b"), kernels("p q")).checks}
     assert (verdicts["names"], verdicts["latency"]) == (FAIL, "NOT MEASURED")
 
 
@@ -319,8 +319,8 @@ def test_a_bad_file_of_known_differences_is_refused(content: dict[str, object], 
 def test_hostile_names_are_safe_to_show() -> None:
     evil = "void \x1b[31m<script>]]>&\u202ekernel" + "x" * 300
     found = result([ForwardKernel(evil, 9)], kernels("a b"))
-    assert "\x1b" not in write(align_document(found, ()), "text", width=80)
-    assert "\x1b" not in align_junit(found)
+    assert "\x1b" not in write(align_answer(found).document(), "text", width=80)
+    assert "\x1b" not in align_answer(found).junit()
     assert len(short_label(evil)) <= 44
     assert found.verdict == FAIL
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.utilization.kernel_use import CLASSES, VAGUE, UseClass, use_classes, use_of_kernels
+from gpuledger.analyse.utilization.kernel_use import CLASSES, UseClass, use_classes, use_of_kernels
 from gpuledger.analyse.utilization.stretches import compute_split
-from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
+from gpuledger.catalog.gpu_metrics import OF_KERNELS, VAGUE, GpuMetric
 from gpuledger.findings.profiled_run import diagnose
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import analyse_devices

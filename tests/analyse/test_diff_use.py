@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpuledger import Trace
-from gpuledger.analyse.diff.baseline import baseline_json, read_baseline
+from gpuledger.analyse.diff.baseline import baseline_content, read_baseline
 from gpuledger.analyse.diff.compare import compare, use_changes
 from gpuledger.analyse.diff.from_trace import side_of
 from gpuledger.analyse.diff.run_side import RunSide, RunUse, pool_runs
 from gpuledger.analyse.utilization.kernel_use import UseFigure
-from gpuledger.answers.several_profiles import Compared
-from gpuledger.json_types import builtins
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.present.views.diff.document import diff_document
+from gpuledger.present.views.diff import diff_answer
 from gpuledger.present.writers import write
 from gpuledger.selection import Selection
 from support.diff_sides import kernel, side
@@ -70,14 +66,14 @@ def test_runs_of_one_side_are_taken_together_and_baselines_keep_it() -> None:
     both = pool_runs([with_use(used(50), clock_hz=1.5e9), with_use(used(54), clock_hz=1.7e9)], "both")
     assert both.use[0].figures["tensor"] == UseFigure(52, 50, 54)
     assert both.busy_clock_hz == 1.6e9
-    again = read_baseline(json.dumps(builtins(baseline_json(both))).encode(), "both")
+    again = read_baseline(baseline_content(both), "both")
     assert again.use == both.use
 
 
 def test_people_see_it_with_the_clock() -> None:
     found = compare(with_use(used(50), clock_hz=1.4e9), with_use(used(60), clock_hz=1.9e9))
-    text = write(diff_document(Compared(found)), "text", width=80)
-    assert "gemm    Tensor     50 %   60 %  +10 points" in text
+    text = write(diff_answer(found).document(), "text", width=80)
+    assert "gemm    tensor   50.0 %  60.0 %" in text
     assert "The SM clock while kernels ran differs: 1,400 MHz before, 1,900 MHz after" in " ".join(text.split())
 
 

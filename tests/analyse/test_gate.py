@@ -136,9 +136,9 @@ def test_gates_trip_beyond_their_limit(text: str, tripped: bool) -> None:
 def test_a_change_inside_the_noise_trips_nothing() -> None:
     before, after = run(1_000, noise=200), run(1_030, noise=200)
     found = tried("step>1%", before, after)
-    assert (found.verdict, found.tripped, found.in_noise) == ("UNDECIDED", False, True)
+    assert (found.verdict, found.tripped, found.may_be_noise) == ("UNDECIDED", False, True)
     assert found.deciding_steps is None or found.deciding_steps > 10
-    assert outcome(found.gate, compare(before, after), undecided="fail").tripped
+    assert outcome(parse_gate(found.gate), compare(before, after), undecided="fail").tripped
 
 
 def test_a_change_that_may_be_beyond_the_limit_or_within_is_undecided() -> None:
@@ -236,7 +236,7 @@ def test_the_summary_of_github_is_appended_to(moe: tuple[Path, Path], tmp_path: 
     summary.write_text("earlier\n")
     ran = gpuledger("diff", *moe, "--github", GITHUB_STEP_SUMMARY=str(summary))
     assert ran.exit_code == 0
-    assert summary.read_text().startswith("earlier\n# 13.9x faster")
+    assert summary.read_text().startswith("earlier\n**13.9x faster")
     before = summary.read_text()
     assert gpuledger("diff", *moe, GITHUB_STEP_SUMMARY=str(summary)).exit_code == 0
     assert summary.read_text() == before
@@ -257,7 +257,7 @@ def test_a_comment_for_a_pull_request_has_the_verdict_the_parts_and_the_places(u
     before, after = unpacked("experts_batched.sqlite"), unpacked("experts_loop.sqlite")
     comment = gpuledger("diff", before, after, "--comment").stdout
     assert comment.startswith("<!-- gpuledger -->\n\n### gpuledger: FAIL\n\n**")
-    assert "| step&gt;0% |" in comment  # the gate where none is given
+    assert "- step&gt;0%: 1.35 -&gt; 24.1 ms, +" in comment  # the gate where none is given
     assert "| idle: the queue ran dry | +10.8 ms |" in comment
     assert "- range dispatch\\_single, host time: 707 us -&gt; 12.0 ms" in comment
     assert gpuledger("diff", after, before, "--comment").stdout.splitlines()[2] == "### gpuledger: PASS"

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.kernels.judgement import ADVICE, COALESCE, judged, kernels
-from gpuledger.answers.kernels import KernelsAnswer
-from gpuledger.present.views.kernels import kernels_document
-from gpuledger.present.writers import write
+from gpuledger.answers.kernels import JudgedKernels
+from gpuledger.present.views.ncu_kernels import ncu_kernels_answer
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.measured import Advice, Profiled
 from gpuledger.trace.model import NotMeasured
@@ -89,7 +88,7 @@ def test_an_estimate_of_a_part_is_none_of_the_whole(speedup: float | None, scope
 def test_the_headline_names_the_waste_not_the_roof() -> None:
     rules = _rule("UncoalescedGlobalAccess", EXCESSIVE, 0.6)
     [kernel] = kernels([judged(launch(sm=0.1, dram=0.95, l2_hit=0.1, time=1_000_000, advice=rules))])
-    text = write(kernels_document(KernelsAnswer([kernel], ["a.csv"])), "text")
+    text = ncu_kernels_answer(JudgedKernels([kernel], ["a.csv"])).to_text()
     assert "75.0 % of the sectors it moves are excessive; coalesced accesses would save 60.0 % of the time" in (
         " ".join(text.split())
     )

@@ -129,7 +129,7 @@ def test_whatif_says_what_the_report_says(path: Path) -> None:
     steps = report.main_device.step_count
     for change, found in zip(told.changes, fixes.values(), strict=True):
         assert max(change.saving_ns, 0) * steps == pytest.approx(found.saving_ns, abs=steps)
-        plain = (None, None, None)
+        plain: tuple[int | None, ...] = (None, None, None)
         if found.plain is not None:
             plain = tuple(
                 None if ns is None else ns // steps for ns in (found.plain.ns, found.plain.low_ns, found.plain.high_ns)

@@ -218,7 +218,7 @@ def test_the_command_writes_a_page_that_says_how_to_make_it_again(decode: Path, 
 
 
 def test_a_verb_without_a_page_says_what_it_writes(decode: Path, tmp_path: Path) -> None:
-    ran = gpuledger("info", decode, "-o", tmp_path / "info.html")
+    ran = gpuledger("stats", decode, "-o", tmp_path / "stats.html")
     assert (ran.exit_code, list(tmp_path.iterdir())) == (2, [])
     assert "this verb writes no page; it writes text, md, csv, json" in " ".join(ran.stderr.split())
     ran = gpuledger("report", decode, "-o", tmp_path / "x.pdf")

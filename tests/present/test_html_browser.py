@@ -19,8 +19,7 @@ from gpuledger.cli.verbs.align import align
 from gpuledger.cli.verbs.diff import diff
 from gpuledger.cli.verbs.fleet import fleet
 from gpuledger.cli.verbs.report import report
-from gpuledger.present.views.diff.tables import signed_time
-from gpuledger.units import share_text, time_text
+from gpuledger.units import share_text, signed_time, time_text
 from support.command import ROOT
 from support.html_pages import HOSTILE, named_export
 from support.ncu_answers import asked_once

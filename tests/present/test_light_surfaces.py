@@ -195,9 +195,9 @@ def test_agents_are_told_the_busy_books_and_a_few_kernels(odd_head: Path) -> Non
     opened = profiles.opened(str(odd_head), Selection())
     [device] = report(profiles, opened.handle).content["devices"]
     compute_ns = sum(line["ns"] for line in device["steady"]["ledger"] if line["line"].startswith("compute"))
-    assert sum(device["busy"].values()) == compute_ns
-    assert [row["operator"] for row in device["light"]] == ["aten::mm", "aten::argmax", "aten::add"]
-    assert device["more_light"] == 0
+    assert sum(device["steady"]["busy"].values()) == compute_ns
+    assert [row["operator"] for row in device["steady"]["light"]] == ["aten::mm", "aten::argmax", "aten::add"]
+    assert device["steady"]["more_light"] == 0
 
 
 # what changed: work or pace
@@ -246,7 +246,7 @@ def test_where_little_is_known_nothing_is_said_of_work_and_pace(odd_head: Path, 
 def test_a_step_at_light_is_its_light_and_what_is_no_compute_of_it(odd_head: Path) -> None:
     told = json.loads(gpuledger("report", odd_head, "--format=json").stdout)
     [device] = told["devices"]
-    at_light, busy, steps = device["at_light"], device["busy"], device["steady"]["steps"]
+    at_light, busy, steps = (device["steady"][key] for key in ("at_light", "busy", "steps"))
     exposed = sum(line["ns"] for line in device["steady"]["ledger"] if line["line"] in ("comm", "copy"))
     assert at_light["step_ns"] == (busy["light_ns"] + busy["unknown_ns"] + exposed) // steps
     shares = at_light["mfu_share"] + at_light["bandwidth_share"]
@@ -266,7 +266,7 @@ def test_where_too_much_is_unknown_a_step_at_light_is_not_told(odd_head: Path) -
     path = odd_head.with_name("third_unknown.json")
     path.write_text(json.dumps(recorded))
     [device] = json.loads(gpuledger("report", path, "--format=json").stdout)["devices"]
-    assert device["at_light"] is None
+    assert device["steady"]["at_light"] is None
     assert "could take at light is not known: 32.7 %" in " ".join(gpuledger("report", path).stdout.split())
 
 

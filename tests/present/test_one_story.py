@@ -26,7 +26,7 @@ from gpuledger.ledger.books import EXPOSED, LineKind
 from gpuledger.ledger.causes import TRIGGERS, idle_label
 from gpuledger.present.document import LedgerRow, Section, SheetBlock
 from gpuledger.present.views.page.breakdown import ledger_section
-from gpuledger.present.views.page.report_page import report_page
+from gpuledger.present.views.page.report_page import tiles
 from gpuledger.present.views.report_parts import ledger_block, saving_share, verdict
 from gpuledger.present.views.words import largest_line_sentence
 from gpuledger.read import open_trace
@@ -140,13 +140,13 @@ def check_written_page(report: Report, rows: Mapping[str, LedgerRow]) -> None:
     page, device = parsed(page_of(report)), report.main_device
     [said] = [part.text for part in page.all("p") if part.attrs.get("class") == "verdict"]
     assert said == str(verdict(report)).replace("`", "")
-    tiles = {tile.name: tile for tile in report_page(ReportAnswer(report)).tiles}
+    shown = {tile.name: tile for tile in tiles(ReportAnswer(report)).tiles}
     busy = 1 - sum(device.idle_by_trigger.values()) / device.steady_ns
-    assert tiles["GPU busy"].value == share_text(busy)
+    assert shown["GPU busy"].value == share_text(busy)
     first = next((finding for finding in report.findings if finding.saving_ns), None)
     if first is not None:
-        assert tiles["Fix first"].note == f"{share_text(saving_share(report, first) or 0)} · {first.code}"
-        assert tiles["Fix first"].value in report.to_text(width=400)
+        assert shown["Fix first"].note == f"{share_text(saving_share(report, first) or 0)} · {first.code}"
+        assert shown["Fix first"].value in report.to_text(width=400)
     hints = page.one("ledger-chart").text
     for name, row in rows.items():
         if name.startswith(("idle: ", "exposed ")):

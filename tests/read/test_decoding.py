@@ -6,7 +6,6 @@ import json
 import sqlite3
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from gpuledger import open_trace
@@ -16,11 +15,11 @@ from gpuledger.read.nsys import btree
 from gpuledger.trace.model import Decoding
 from hostile.databases import KERNELS, changed, damaged, put, with_log
 from hostile.files import Make, export, trace
-from support.command import ROOT, gpuledger
+from support.command import gpuledger
 from support.nsys_exports import kernel, minimal
+from support.schemas import schema_of
 
 needs_native = pytest.mark.skipif(not btree.is_there(), reason="the decoder is not compiled here")
-SCHEMA = json.loads((ROOT / "docs" / "schemas" / "gpuledger.info-1.json").read_text())
 
 
 def plain(folder: Path) -> Path:
@@ -54,7 +53,7 @@ def test_info_says_how_a_file_was_read(make: Make, expected: Decoding, said: str
     assert open_trace(path).origin.decoding == expected
     assert said in gpuledger("info", path).stdout
     found = json.loads(gpuledger("info", path, "--format=json").stdout)
-    jsonschema.validate(found, SCHEMA)
+    schema_of("info").validate(found)
     assert found["origin"]["decoding"] == {
         "by": expected.by,
         "reason": expected.reason,
@@ -78,7 +77,7 @@ def test_where_there_is_one_way_nothing_is_said(tmp_path: Path) -> None:
     path = trace(tmp_path / "a.json")
     assert open_trace(path).origin.decoding is None
     assert "decoder" not in gpuledger("info", path).stdout
-    jsonschema.validate(json.loads(gpuledger("info", path, "--format=json").stdout), SCHEMA)
+    schema_of("info").validate(json.loads(gpuledger("info", path, "--format=json").stdout))
 
 
 def test_what_is_kept_in_the_cache_still_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

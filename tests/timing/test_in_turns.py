@@ -152,7 +152,7 @@ def test_diff_and_align_read_it(folder: Path) -> None:
     pair |= {"difference_ns": 100_000.0, "difference_share": 1.0}
     (folder / "steady.json").write_text(json.dumps(pair))
     diff = json.loads(gpuledger("diff", "steady.json", "--format=json", cwd=folder).stdout)
-    assert diff["whole"]["delta_ns"] == pytest.approx(pair["difference_ns"])
+    assert diff["step_delta_ns"] == pytest.approx(pair["difference_ns"])
     align = gpuledger("align", "steady.json", "--format=json", cwd=folder)
     checks = {check["check"]: check for check in json.loads(align.stdout)["checks"]}
     ratio = 1 / (1 + pair["difference_share"])

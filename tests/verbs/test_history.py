@@ -10,13 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
-import msgspec
 import numpy as np
 import pyarrow.parquet
 import pytest
 
-from gpuledger.analyse.diff.baseline import baseline_json
-from gpuledger.verbs.history import RunFacts, add_run, read_store
+from gpuledger.analyse.diff.baseline import baseline_content
+from gpuledger.jobs.run_store import RunFacts, add_run, read_store
 from support.chinese_text import CJK
 from support.command import gpuledger
 from support.diff_sides import kernel, side
@@ -29,7 +28,7 @@ def saved(folder: Path, name: str, gemm_ns: int) -> str:
     lengths = [1_000_000 + gemm_ns + 100 * step for step in range(10)]
     run = side(lengths, [kernel(GEMM, 10, 10 * gemm_ns), kernel(NORM, 10, 500)], name=name)
     path = folder / f"{name}.json"
-    path.write_bytes(msgspec.json.encode(baseline_json(run)))
+    path.write_bytes(baseline_content(run))
     return str(path)
 
 
@@ -65,12 +64,12 @@ def test_the_trend_names_the_commit(store: Path) -> None:
     said = shown(store, "trend")
     assert "step: ▁▁▁▁▁▁██████\n" in said
     assert "Code: +14.3 % at c06." in said
-    tables = {table["table"]: table["rows"] for table in json.loads(shown(store, "trend", "--format=json"))["tables"]}
+    tables = json.loads(shown(store, "trend", "--format=json"))
     [change] = tables["changes"]
     assert (change["verdict"], change["last_before"], change["first_after"]) == ("code", "c05", "c06")
     assert (change["before_ns"], change["after_ns"]) == (1_400_400, 1_600_400)
     assert [row["value_ns"] for row in tables["runs"]] == [1_400_400] * 6 + [1_600_400] * 6
-    assert shown(store, "trend", "--format=csv").startswith("Verdict,")
+    assert shown(store, "trend", "--format=csv").startswith("verdict,")
     assert CJK.search(shown(store, "trend", "--lang=zh"))
 
 
@@ -85,10 +84,10 @@ def test_blame_says_what_moved(store: Path) -> None:
     said = shown(store, "blame")
     assert "time per call: +200 us" in said
     assert f"kernel {GEMM}: 400 -> 600 us" in said
-    assert re.search(r"compute: gemm +400 us +600 us +200 us", said)
+    assert re.search(r"compute: gemm +400 us +600 us +\+200 us", said)
     comment = shown(store, "blame", "--comment")
     assert comment.startswith("<!-- gpuledger -->\n\n### gpuledger: step over 12 runs\n")
-    assert "| code | c05 | c06 | 1.40 ms | 1.60 ms | 14.3 % |" in comment
+    assert "| code | c05 | c06 | 1.40 ms | 1.60 ms | +14.3 % |" in comment
     assert "Nothing changed launches beyond noise." in shown(store, "blame", "launches")
 
 
@@ -157,7 +156,7 @@ def test_a_manifest_of_anybodys_names_no_file_and_no_option(tmp_path: Path, monk
     """What stands beside a profile is as untrusted as the profile."""
     profile = saved(tmp_path, "run", 1000)
     hostile = {"started_utc": "../../../x", "git": {"commit": "--output=/tmp/x"}, "presets": 3 * [None]}
-    monkeypatch.setattr("gpuledger.verbs.history.manifest_of", lambda _: hostile)
+    monkeypatch.setattr("gpuledger.jobs.run_store.manifest_of", lambda _: hostile)
     _, path = add_run([profile], tmp_path / "store", RunFacts())
     assert path.parent == tmp_path / "store"
     [run] = read_store(tmp_path / "store").runs

@@ -43,12 +43,12 @@ def test_reports_comparisons_and_alignments_show_themselves() -> None:
     assert repr(report).startswith("<Report: decode.sqlite.xz: GPU busy 1.1 %")
     loop, batched = (plain(CAPTURES / f"moe_{name}.sqlite.xz") for name in ("loop", "batched_gemm"))
     compared = gpuledger.compare(loop, batched)
-    assert repr(compared).startswith("<DiffReport: 13.9x faster")
+    assert repr(compared).startswith("<DiffAnswer: 13.9x faster")
     assert "<td" in compared._repr_html_()
     assert compared.to_dict()["schema"] == "gpuledger.diff/1"
     aligned = gpuledger.align(plain(CAPTURES / "attn.sqlite.xz"), plain(DECODE), range_pattern="attention")
-    assert repr(aligned).startswith("<AlignmentReport: ")
-    assert aligned.conclusion in aligned.to_text()
+    assert repr(aligned).startswith("<AlignAnswer: ")
+    assert aligned.sentences[0] in aligned.to_text()
     assert aligned.verdict in aligned._repr_html_()
 
 

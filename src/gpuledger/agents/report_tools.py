@@ -15,7 +15,6 @@ import numpy as np
 
 from gpuledger.agents.answers import DEVICE, HANDLE, AgentAnswer, AgentTool, OurWords, evidence_rows, paged, picked
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
-from gpuledger.analyse.inventory import contents
 from gpuledger.analyse.timeline import lead_ns
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.config import user_families
@@ -27,8 +26,8 @@ from gpuledger.json_types import builtins
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
 from gpuledger.present.charts.svg import png
-from gpuledger.present.json.report import finding_json, report_json
-from gpuledger.present.views.info import info_document
+from gpuledger.present.views.info import info_answer
+from gpuledger.present.views.report_answer import finding_report, report_json
 from gpuledger.present.views.report_parts import verdict
 from gpuledger.present.views.timeline import timeline_picture as drawn
 from gpuledger.selection import Selection
@@ -74,7 +73,7 @@ def report(profiles: AgentProfiles, handle: str) -> AgentAnswer:
             "busy_share": round(told.busy_share, 4),
             "window_ns": whole["window_ns"],
             "steps": None if whole["steps"] is None else picked(whole["steps"], *_STEPS),
-            "devices": [{"device": main["device"], "steady": _steady(main["steady"]), **_busy(main)}],
+            "devices": [{"device": main["device"], "steady": _steady(main["steady"]) | _busy(main["steady"])}],
             "other_devices": [device["device"] for device in whole["devices"] if device is not main],
             "findings": [picked(found, *_IN_SHORT) for found in whole["findings"][:_MOST_FINDINGS]],
             "more_findings": rest,
@@ -93,16 +92,16 @@ def _steady(steady: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _busy(device: Mapping[str, Any]) -> dict[str, Any]:
+def _busy(steady: Mapping[str, Any]) -> dict[str, Any]:
     """What compute was good for, and its longest kernels where most is known; nothing where nothing was computed."""
-    if not device.get("busy"):
+    if steady["busy"] is None:
         return {}
-    if 2 * device["busy"]["unknown_ns"] > sum(device["busy"].values()):
-        return {"busy": device["busy"]}
-    rows = [picked(row, *_LIGHT) for row in device["light"]]
+    if 2 * steady["busy"]["unknown_ns"] > sum(steady["busy"].values()):
+        return {"busy": steady["busy"]}
+    rows = [picked(row, *_LIGHT) for row in steady["light"]]
     return {
-        "busy": device["busy"],
-        "at_light": device["at_light"],
+        "busy": steady["busy"],
+        "at_light": steady["at_light"],
         "light": rows[:_MOST_LIGHT],
         "more_light": max(len(rows) - _MOST_LIGHT, 0),
     }
@@ -116,9 +115,9 @@ def finding(profiles: AgentProfiles, handle: str, code: str, device: int | None 
     """
     opened = profiles.of(handle)
     found = _finding(opened, code.upper(), device)
-    told = builtins(finding_json(found, opened.run.zero_ns))
+    told = builtins(finding_report(found, opened.run.zero_ns))
     for piece in told["evidence_data"]:
-        del piece["correlations"][_MOST_CORRELATIONS:]
+        piece["correlations"] = piece["correlations"][:_MOST_CORRELATIONS]
     rows = evidence_rows(opened.run, found, _MOST_CORRELATIONS)
     sections = _sections(found.code)
     return AgentAnswer(
@@ -229,7 +228,7 @@ def open_profile(
 def _describe_opened(opened: OpenedProfile) -> dict[str, Any]:
     """The keys of gpuledger.info/1 and gpuledger.report/1, where they have them."""
     run, trace = opened.run, opened.run.trace
-    held = info_document(run.name, trace, contents(trace), verbose=False).json()
+    held = info_answer(run.name, trace).to_dict()
     gpus = [{key: gpu[key] for key in ("gpu", "name", "kernels", "copies")} for gpu in held["gpus"]]
     return {
         "handle": opened.handle,

@@ -15,15 +15,13 @@ from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, like_sides
-from gpuledger.answers.several_profiles import Compared
 from gpuledger.errors import GpuledgerError
 from gpuledger.json_types import builtins
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.present.document import Conclusion, Document, Paragraph, Remarks
-from gpuledger.present.json.diff import diff_json
 from gpuledger.present.json.types import tables_json
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.diff.document import verdict_text
+from gpuledger.present.views.diff import diff_answer
 from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.selection import Selection
 from gpuledger.sql.answer import answer_statement
@@ -114,7 +112,7 @@ _LISTS: Final = ("lines", "kernels", "calls", "ranges")
 """What can be asked for in full, the largest changes first."""
 
 _IN_SHORT: Final = 6
-_SIDE: Final = ("name", "gpu", "device", "steps_by", "steps", "step_ns", "losses")
+_SIDE: Final = ("name", "gpu", "gpu_name", "source", "steps", "median_ns", "losses")
 
 
 def diff(
@@ -134,16 +132,15 @@ def diff(
     the largest change first, per step. Keys are those of `gpuledger diff`.
     """
     one, other = profiles.of(before), profiles.of(after)
-    compared = Compared(compare(*_sides(one, other), anyway=anyway))
-    whole = builtins(diff_json(compared))
+    whole = builtins(diff_answer(compare(*_sides(one, other), anyway=anyway)))
     content = {
-        "headline": verdict_text(compared.diff),
+        "answer": whole["sentences"],
         **picked(whole, "verdict", "step_delta_ns", "interval_ns", "no_interval", "whole"),
         "before": {"handle": before, **picked(whole["before"], *_SIDE)},
         "after": {"handle": after, **picked(whole["after"], *_SIDE)},
-        "parts": [part for part in whole["parts"] if part["ns"]],
+        "parts": whole["parts"],
         "notes": whole["notes"],
-        what: paged(sorted(whole[what], key=_change), offset, limit),
+        what: paged(whole[what], offset, limit),
     }
     return AgentAnswer(content)
 
@@ -162,12 +159,6 @@ def _side(opened: OpenedProfile, gpu: int | None, *, any_level: bool) -> RunSide
     run, wanted = opened.run, opened.wanted
     devices = analyse_devices(run.trace, run.name, replace(wanted, any_level=True)) if any_level else run.devices
     return side_of(run.trace, devices, busiest(devices, gpu), run.name, wanted.families)
-
-
-def _change(row: dict[str, Any]) -> int:
-    """Sorts the largest change to the front, whichever way it goes; ranges have that of their host time."""
-    change: int = row["host_delta_ns"] if "host_delta_ns" in row else row["delta_ns"]
-    return -abs(change)
 
 
 TOOLS: Final = (

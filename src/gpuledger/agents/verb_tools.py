@@ -153,8 +153,8 @@ def history(profiles: AgentProfiles, store: str, what: str = "trend", figure: st
     trend: runs and changes, each put down to code, method, hardware or noise. blame: the commits, and what moved.
     """
     folder = Path(profiles.folders.address(store))
-    ask = {"trend": runs.show_trend, "blame": runs.blame}[what]
-    return shown_answer(ask(folder, figure).document(), AskedPart(**part))
+    ask = {"trend": runs.trend, "blame": runs.blame}[what]
+    return shown_answer(ask(figure, store=folder).document(), AskedPart(**part))
 
 
 _PATH: Final[dict[str, Any]] = {"type": "string", "description": "Relative to a folder is fine."}

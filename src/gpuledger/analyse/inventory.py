@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from gpuledger.catalog.kernel_families import OTHER
 from gpuledger.catalog.kernel_names import cut_label, label
@@ -13,8 +14,9 @@ from gpuledger.ledger.activity import State, cuda_calls, launching_call
 from gpuledger.ledger.books import UNCLASSIFIED
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
+from gpuledger.rows import Gpu, Label, Row, Unit
 from gpuledger.trace.keys import KeyPositions, group
-from gpuledger.trace.model import NOT_DESCRIBED, Gpu, NotMeasured, Process, Trace
+from gpuledger.trace.model import NOT_DESCRIBED, NotMeasured, Process, Trace, os_pid
 from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Table
 from gpuledger.units import share_text
@@ -34,38 +36,46 @@ MEANING = {
 OS_CALLS_MISSING = say("time blocked in OS calls cannot be separated from host code")
 
 
-class GpuUse(Struct, frozen=True):
-    """One GPU and what ran on it."""
+class GpuUse(Row, frozen=True):
+    """One GPU, as far as the profile describes it, and what ran on it."""
 
-    index: int
     gpu: Gpu
-    kernels: int
-    copies: int
-    graphs: int
-    streams: int
-    processes: int
+    name: Annotated[str, Label(say("Name"))]
+    bus: str | None
+    compute_capability: tuple[int, int] | None
+    memory_bytes: Annotated[int | None, Label(say("Memory"), Unit.BYTES, detail=2)]
+    sm_count: Annotated[int | None, Label(say("SMs"), Unit.COUNT, detail=1)]
+    bandwidth_bytes_per_s: int | None
+    clock_hz: int | None
+    l2_bytes: int | None
+    processes: Annotated[int, Label(say("Processes"), Unit.COUNT, detail=3)]
+    streams: Annotated[int, Label(say("Streams"), Unit.COUNT)]
+    kernels: Annotated[int, Label(say("Kernels"), Unit.COUNT)]
+    copies: Annotated[int, Label(say("Copies"), Unit.COUNT)]
+    graphs: Annotated[int, Label(say("Graphs"), Unit.COUNT, detail=4)]
 
     @property
     def is_used(self) -> bool:
         return bool(self.streams)
 
 
-class ProcessUse(Struct, frozen=True):
+class ProcessUse(Row, frozen=True):
     """One process and what it did."""
 
-    process: Process
-    threads: int
-    calls: int
-    ranges: int
-    gpu_work: int
+    pid: Annotated[int | None, Label("PID", Unit.ID, meaning="null: several processes together")]
+    name: Annotated[str | None, Label(say("Process"))]
+    threads: Annotated[int, Label(say("Threads"), Unit.COUNT)]
+    calls: Annotated[int, Label(say("Calls"), Unit.COUNT)]
+    ranges: Annotated[int, Label(say("Ranges"), Unit.COUNT)]
+    gpu_work: Annotated[int, Label(say("GPU work"), Unit.COUNT)]
 
 
-class Missing(Struct, frozen=True):
-    """Something that the profile does not hold, why, and what that means."""
+class Missing(Row, frozen=True):
+    """Something that the profile does not hold, why, and what that means; never counted as 0."""
 
-    what: str
-    reason: str
-    means: str
+    what: Annotated[str, Label(say("Not in the profile"))]
+    reason: Annotated[str, Label(say("Why"))]
+    means: Annotated[str, Label(say("What that means"))]
 
 
 class Contents(Struct, frozen=True):
@@ -101,7 +111,7 @@ _AT_ONCE: Final = 1 << 20
 
 def contents(trace: Trace) -> Contents:
     """Take stock of a trace that was read whole."""
-    uses = [_gpu_use(trace, index, gpu) for index, gpu in enumerate(trace.origin.gpus)]
+    uses = [_gpu_use(trace, index) for index in range(len(trace.origin.gpus))]
     calls, on_gpu = cuda_calls(trace), [trace[table] for table in ON_GPU]
     places = KeyPositions.of(calls["pid"], calls["correlation"])
     launched = 0
@@ -114,7 +124,7 @@ def contents(trace: Trace) -> Contents:
     count = sum(map(len, on_gpu))
     return Contents(
         span=trace.span,
-        gpus=tuple(use for use in uses if use.is_used or use.gpu.name != NOT_DESCRIBED),
+        gpus=tuple(use for use in uses if use.is_used or use.name != NOT_DESCRIBED),
         processes=tuple(_process_use(trace, process) for process in trace.origin.processes),
         rows=tuple((table.value, len(rows)) for table, rows in trace.tables.items()),
         missing=missing(trace),
@@ -122,14 +132,14 @@ def contents(trace: Trace) -> Contents:
     )
 
 
-def _gpu_use(trace: Trace, index: int, gpu: Gpu) -> GpuUse:
+def _gpu_use(trace: Trace, index: int) -> GpuUse:
     here = {
         table: trace[table].only("pid", "context", "stream").where(trace[table]["gpu"] == index) for table in ON_GPU
     }
     streams = {key for rows in here.values() for key in _distinct(rows["pid"], rows["context"], rows["stream"])}
     return GpuUse(
-        index,
-        gpu,
+        gpu=index,
+        **asdict(trace.origin.gpus[index]),
         kernels=len(here[Table.KERNELS]),
         copies=len(here[Table.COPIES]),
         graphs=len(here[Table.GRAPHS]),
@@ -142,7 +152,7 @@ def _process_use(trace: Trace, process: Process) -> ProcessUse:
     calls, ranges = (trace[table].where(trace[table]["pid"] == process.pid) for table in (Table.CALLS, Table.RANGES))
     threads = {key for rows in (calls, ranges) for key in _distinct(rows["tid"])}
     work = sum(int((trace[table]["pid"] == process.pid).sum()) for table in ON_GPU)
-    return ProcessUse(process, len(threads), len(calls), len(ranges), work)
+    return ProcessUse(os_pid(process.pid), process.name, len(threads), len(calls), len(ranges), work)
 
 
 def _distinct(*columns: np.ndarray[tuple[int], np.dtype[np.int64]]) -> set[tuple[int, ...]]:

@@ -11,14 +11,14 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from gpuledger.analyse.diff.compare import CLOCKS_ALIKE
+from gpuledger.analyse.diff.compare import CLOCKS_ALIKE, Diff
 from gpuledger.analyse.diff.noise import LEAST_SHARE
 from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.timing.settle import spread
@@ -125,6 +125,14 @@ class LevelChange(Struct, frozen=True):
 def _middle(runs: Sequence[StoredRun], name: str) -> float | None:
     values = [run.figures[name].value for run in runs if name in run.figures]
     return median(np.array(values)) if values else None
+
+
+class BlamedChange(NamedTuple):
+    """A change, the commits that may have made it, the newest first, and the comparison of the runs on both sides."""
+
+    change: LevelChange
+    commits: Sequence[str]
+    diff: Diff
 
 
 class Trend(Struct, frozen=True):

@@ -24,8 +24,7 @@ from msgspec.structs import replace
 from gpuledger.capture.command_text import program_place
 from gpuledger.capture.launchers import main_program
 from gpuledger.capture.output_files import MANIFEST_SCHEMA
-from gpuledger.capture.secret_names import looks_secret
-from gpuledger.capture.secrets import shown_value, without_secrets
+from gpuledger.capture.secrets import looks_secret, shown_value, without_secrets
 from gpuledger.errors import GpuledgerError, OutputRefused, ToolFailed
 from gpuledger.json_types import Count, builtins
 from gpuledger.system.files import reason_of, whole_file

@@ -1,424 +1,349 @@
 """What of a command or a setting may be written down: words in, the same words without secrets out.
 
-For the owner's files and terminal: it parses shell, JSON, YAML, ini, XML, code, URLs and headers, and withholds what a
-name, a program's option or a value's own form gives away, up to the end of the value; where that is unclear, more.
-Documents for others have `shareable_command`.
+A name, a program's option or a value's own form gives a secret away, up to the quote or bracket that closes, or the end
+of a word, a line or the argument: where unclear, more. What others read shows only what is known to be harmless.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from typing import Final
 
-from gpuledger.capture.secret_forms import Place, secret_forms
-from gpuledger.capture.secret_names import is_strong, looks_secret, may_not_be_shown
-from gpuledger.capture.secret_words import IN_COMMAND, READS_SECRET, WHOLE, roles
 from gpuledger.regex import regex
 
 WITHHELD: Final = "(withheld)"
+Span = tuple[int, int]
 
 
 def shown_value(name: str, value: str) -> str:
     """The value of a variable as it may be written down."""
-    return WITHHELD if may_not_be_shown(name, value) else _cut(value, _spans(value, before=name))
+    return (
+        WITHHELD if may_not_be_shown(name, value) else without_secrets([f"{name}={value}"])[0].removeprefix(f"{name}=")
+    )
 
 
 def without_secrets(argv: Sequence[str], known: Iterable[str] = ()) -> list[str]:
     """A command as it may be written down: secrets in it are withheld, and `known` ones wherever they stand."""
-    shown, again = list[str](), {text for text in known if len(text) > 3}
-    for before, word, (begin, kind) in zip(("", *argv), argv, roles(argv), strict=False):
-        spans = [*([] if begin is None else [(begin, len(word))]), *_spans(word, kind, before)]
-        again.update(word[first:last] for first, last in spans if _REPEATED.fullmatch(word, first, last))
-        shown.append(_cut(word, spans))
+    text = _APART.join(("", *(word.replace(_APART, " ") for word in argv)))
+    again, shown, done = {secret for secret in known if len(secret) > 3}, "", 0
+    printed = [fed.span(fed.lastgroup or 0) for fed in _FED.finditer(text)] if _READS_SECRET.search(text) else []
+    for begin, end in sorted((*_by_form(text), *_after_names(text), *_after_programs(text), *printed)):
+        end = min(end, text.find(_APART, begin) % (len(text) + 1))
+        if begin < end and text[begin:end] != WITHHELD:
+            shown += text[done:begin] + WITHHELD if begin > done else ""
+            done = max(done, end)
+            again.update(filter(_REPEATED.fullmatch, [text[begin:end].strip(_QUOTES)]))
+    shown += text[done:]
     for secret in sorted(again, key=len, reverse=True):
-        shown = [word.replace(secret, WITHHELD) for word in shown]
-    return shown
+        shown = shown.replace(secret, WITHHELD)
+    return shown.split(_APART)[1:]
 
 
-_REPEATED: Final = regex(r"(?=\S*\d)(?=\S*[A-Za-z])\S{12,}")
-"""A secret that is not a word of its own accord: withheld wherever it stands again."""
-
-
-def _cut(text: str, spans: Iterable[Place]) -> str:
-    """The text with these spans withheld; spans that overlap become one."""
-    pieces, done = list[str](), -1
-    for begin, end in sorted(spans):
-        if begin >= end or text[begin:end] == WITHHELD:
-            continue
-        if begin > done:
-            pieces += [text[max(done, 0) : begin], WITHHELD]
-        done = max(done, end)
-    return "".join((*pieces, text[max(done, 0) :]))
-
-
-_PIECE: Final = regex(
-    r"""(?P<blank>(?:[ \t\r]|\\\n)+)"""
-    r"""|<<-?[ \t]*(["']?)(?P<tag>\w+)\2(?P<rest>[^\n]{0,999})\n(?P<here>.*?)(?:\n[ \t]*(?P=tag)(?!\w)|\Z)"""
-    r"""|'(?P<raw>[^']*)(?:'|\Z)|\$'(?P<ansi>(?:[^'\\]++|\\.)*+)\\?(?:'|\Z)"""
-    r"""|\$?"(?P<double>(?:[^"\\]++|\\.)*+)\\?(?:"|\Z)"""
-    r"""|(?P<bare>\(withheld\)|(?<==)\((?:'[^']*'|"[^"]*"|[^()'"]){0,999}\)|(?!\A)\$\([^()]*\)|[<>]&|&>|[<>]+"""
-    r"""|\\.|[^\s;&|()<>'"\\$]+|[\\$])"""
-    r"""|(?P<end>[;&|\n()]+|.)""",
-    re.S,
+_APART: Final = "\x1f"  # between the words of a command: a blank for regular expressions
+_WORD: Final = regex(r"[^\x1f]+")
+_QUOTES: Final = "\\\"'` "
+_LEAD: Final = 200
+_REPEATED: Final = regex(r"(?=\S*\d)(?=\S*[A-Za-z])\S{12,}")  # no word of its own accord: withheld elsewhere, too
+_STRONG: Final = regex(
+    r"(?:^| )(?:\w*(?:secret|pass(?:wo?r[dt]|wd|phrase|code)|credential|apikey|authtoken)s?|\w*(?:ps?wd|psk"
+    r"|sess(?:ion)?id)|authorization|bearer|(?:set)?cookies?|kennwort|contrasena|senha|identified|(?:\w*(?:pw|jwts?"
+    r"|sas)|creds?|pat|t?otp|pin|mnemonic|requirepass|masterauth|(?:recovery|backup|verification|pass|pin|mfa|otp"
+    r"|access|auth|security|unlock|activation|reset) code)$|(?:api|access|private) key|auth config|(?:api|access"
+    r"|auth) token)(?: |$)"
 )
-_LETTER: Final = {
-    "double": regex(r"""\\(?=["\\$`])(.)|(.)""", re.S),
-    "ansi": regex(r"\\(.)|(.)", re.S),
-    "bare": regex(r"\\(.)|(.)", re.S),
-}
-_CONTROL: Final = {"n": "\n", "t": "\t", "r": "\r"}
-_BLANK: Final = regex(r"\s")
-_DEPTH, _SHORT = 6, 8
-"""Texts in texts that are parsed: a shell's in a shell's in a job script's."""
-
-
-class _Word:
-    """One shell word after unquoting, and the position of each of its letters in the text."""
-
-    def __init__(self) -> None:
-        self.plain, self._places, self._parts = "", list[Place](), list[tuple[int, int, Place]]()
-
-    def add(self, piece: re.Match[str], kind: str) -> None:
-        """Append a piece: bare, or quoted in one of three ways."""
-        text, begin, start = piece[kind], piece.start(kind), len(self.plain)
-        if "\\" in text and kind in _LETTER:
-            for letter in _LETTER[kind].finditer(text):
-                escaped = letter[1]
-                self.plain += (
-                    (letter[2] or "")
-                    if escaped is None
-                    else _CONTROL.get(escaped, escaped)
-                    if kind == "ansi"
-                    else escaped
-                )
-                self._places.append((begin + letter.start(), begin + letter.end()))
-        else:
-            self.plain += text
-            self._places += ((place, place + 1) for place in range(begin, begin + len(text)))
-        self._parts.append((start, len(self.plain), piece.span()))
-
-    def spans(self, begin: int, end: int) -> Iterator[Place]:
-        """Where these letters stand: without the quotes around them, where all are in one pair or not all of a pair."""
-        parts = [part for part in self._parts if part[0] < end and begin < part[1]]
-        for start, stop, outer in parts:
-            first, last = max(begin, start), min(end, stop)
-            is_all = len(parts) > 1 and (first, last) == (start, stop)
-            yield outer if is_all else (self._places[first][0], self._places[last - 1][1])
-
-
-def _in_shell(text: str, depth: int) -> Iterator[Place]:
-    """Secrets of the commands in a text for a shell."""
-    words, piped, word = list[_Word](), list[_Word](), _Word()
-    for piece in _PIECE.finditer(text):
-        kind = piece.lastgroup or ""
-        if kind in ("raw", "ansi", "double", "bare"):
-            word.add(piece, kind)
-            continue
-        if word.plain:
-            words.append(word)
-            word = _Word()
-        if kind == "blank":
-            continue
-        if kind == "here":
-            plain = [word.plain for word in words]
-            *_, (_, language) = roles([*plain, "-c", piece["here"]])
-            inner = _in_shell(piece["rest"], depth)
-            yield from ((piece.start("rest") + first, piece.start("rest") + last) for first, last in inner)
-            own = [(0, len(piece["here"]))] if any(map(READS_SECRET.fullmatch, plain)) else []
-            spans = (*own, *_spans(piece["here"], language, "", depth))
-            yield from ((piece.start("here") + first, piece.start("here") + last) for first, last in spans)
-        yield from _in_one_command(words, piped, depth)
-        piped, words = (piped or words if piece[0] == "|" else []), []
-    yield from _in_one_command([*words, word] if word.plain else words, piped, depth)
-
-
-def _in_one_command(words: list[_Word], piped: list[_Word], depth: int) -> Iterator[Place]:
-    plain = [word.plain for word in words]
-    given = list[_Word]()
-    if plain[:1] in (["echo"], ["printf"]) and ">" in "".join(plain[-2:]) and looks_secret(plain[-1]):
-        given = words[1:-1]  # into a file
-    elif piped and piped[0].plain in ("echo", "printf") and any(map(READS_SECRET.fullmatch, plain)):
-        given = piped[1:]
-    elif "<<<" in plain and any(looks_secret(word) or READS_SECRET.fullmatch(word) for word in plain):
-        given = words[plain.index("<<<") + 1 :]
-    for word in given:
-        yield from word.spans(0, len(word.plain) if word.plain[:1] not in ("-", "$", ">") else 0)
-    for word, before, (start, kind) in zip(words, ("", *plain), roles(plain), strict=False):
-        own = [] if start is None else [(start, len(word.plain))]
-        for span in (*own, *_spans(word.plain, kind, before, depth)):
-            yield from word.spans(*span)
-
-
-_SCRIPT: Final = regex(r"""(?:^|[\s;&|])(?:["']?--?[A-Za-z]|&&|\|\||<<)|;\s""")
-"""A text that is a command, whatever runs it: its words are looked at, and not its lines."""
-_FOLLOWING: Final = regex(r",(?=[A-Za-z_][\w.-]{1,80}=[^=])")
-"""The next of several settings in one word."""
-_ASSIGNMENT: Final = regex(r"\s*(?:exec\s|env\s|export\s)*\w+=\S")
-_COMMANDS: Final = regex(r"(?:;|&&|\|\|)\s+\w|\s--?[A-Za-z]")
-
-
-def _spans(text: str, kind: str = "", before: str = "", depth: int = 0) -> Iterator[Place]:
-    """Where the secrets of one word are: a setting, a text for a shell, a document, code."""
-    whole = None if kind and (kind == "code" or text[:1] != "-") else WHOLE.fullmatch(text)
-    begin = whole.start("value") if whole is not None else 0
-    is_script = depth < _DEPTH and len(text) > _SHORT and _BLANK.search(text) is not None and kind != "code"
-    is_script = is_script and not _DOCUMENT.match(text, begin) and bool(kind or IN_COMMAND.search(text))
-    if whole is not None and may_not_be_shown(whole["name"], whole["value"]):
-        if is_script and text[:1] != "-" and _COMMANDS.search(whole["value"]):
-            kind, begin = "shell", 0
-        else:
-            following = None if whole["value"][:1] in "\"'[({" else _FOLLOWING.search(text, begin)
-            yield begin, following.start() if following else len(text)
-    if is_script:
-        yield from ((begin + first, begin + last) for first, last in _in_shell(text[begin:], depth + 1))
-    if kind == "code" or text.lstrip()[:1] == "[":
-        literals = [(text[piece.start() + 1 : piece.end() - 1], *piece.span()) for piece in _LITERAL.finditer(text)]
-        for (word, begin, end), (start, _) in zip(literals, roles([word for word, _, _ in literals]), strict=True):
-            if start is not None:
-                yield begin + 1 + start, end - 1
-            elif len(word) > _SHORT and " " in word:
-                yield from ((begin + 1 + first, begin + 1 + last) for first, last in _in_shell(word, depth + 1))
-    if not is_script or not (_SCRIPT.search(text, begin) or (kind and _ASSIGNMENT.match(text))):
-        yield from _after_names(text, "" if kind == "shell" else kind)
-        yield from secret_forms(text, before)
-
-
-_LITERAL: Final = regex(r"""'[^'\n]*'|"[^"\n]*\"""")
-_MARKS: Final = (
-    regex(  # name=  "name":  name =>  ["name"] =
-        r"""(?<![\w.-])-{0,2}(?P<name>\w[\w.-]*+)(?P<close>\\{0,8}["'])?"""
-        r"(?P<sign>\s*+(?:[\]}]\s*=(?!=)|=>|%3[AaDd]|(?:\|\||[:?+])?=(?!=)|:(?!:))\s*+)"
-    ),
-    regex(r"<(?P<close>)(?P<name>[\w:.-]++)(?P<sign>(?:\s[^<>]*+)?>)(?<!/>)"),  # an element of XML
-    regex(  # ("NAME", "value")  ["--name", "value"]
-        r"""(?<!:)(?<!: )(?P<close>\\{0,8}["'])(?P<name>(?:--)?\w[\w.-]*+)\\{0,8}["'](?P<sign>\s*,\s*)"""
-        r"""(?=\\{0,8}["'])(?!\\{0,8}["'][\w.-]{0,80}\\{0,8}["']\s*:)"""
-    ),
-    regex(r"(?<![\w.])(?P<close>)(?P<name>[A-Za-z_][\w.]*+)(?P<sign>)(?=\()"),  # login("...")
-    regex(  # SQL, netrc, a name and a value in a line
-        r"(?i)(?<![\w/.-])(?P<close>)"
-        r"(?P<name>[\w-]*(?:password|passwd|passphrase|requirepass|identified(?: with \S+)? by)"
-        r"""|[A-Za-z]\w*[_-][\w-]+(?=\s+["']))"""
-        r"""(?P<sign>(?:\s+for\s+\S{1,99}\s*=)?\s++)(?=['"]|(?![-/&|;<>])(?:[^\s=:]*[\d_@#!%^*.-]|[^\s=:]+\s*(?:$|\n)))"""
-    ),
+_WEAK: Final = regex(
+    r"(?:^| )(?!(?:mon|don|tur|hoc|joc|whis|hot)keys?$|(?:by|com|encom|sur|tres)pass$)\w*?(?:key|token|pass|auth)s?$"
+    r"|(?:^| )sig(?:nature)?s?$|^(?:token|pass) \w+$"
 )
-_NAME, _TAG, _PAIR, _CALL_OF, _SPACED = _MARKS
-
-
-def _is_of(mark: re.Match[str], *forms: re.Pattern[str]) -> bool:
-    return mark.re.pattern in [form.pattern for form in forms]
-
-
-_NAMING: Final = regex(r"(?i)(?:parameter|env|header|var|entry)?_?(?:name|key|variable|property|id)")
-_NAMED: Final = regex(r"""\\{0,8}["']?(?P<name>[\w.:/-]+)""")
-_VALUED: Final = regex(r"(?i)(?:parameter|default|env|header|var)?_?(?:value|val|string)")
-"""Keys of a pair: {"name": "HF_TOKEN", "value": "..."}."""
-_APART: Final = regex(r"[{}]|\n[ \t]*- |/>")
-_PAIRED: Final = regex(
-    r"""\\{0,8}["']?[\s,]*+\\{0,8}["']?(?i:(?:parameter|default|env)?_?(?:value|val))\\{0,8}["']?\s*[:=]"""
+_ADDED: Final = regex(
+    r"(?:(?:^| )(?:\d+|v|val(?:ue)?|str(?:ing)?|text|hex|b(?:ase)?64|prod|dev|staging|ci|read|write|r[ow]|header|old"
+    r"|new|prev|current|main|backup|test))+$"  # OPENAI_API_KEY_2, HF_TOKEN_READ
 )
-_ATTRIBUTE: Final = regex(r"""(?i)\b(?:name|key|id|property)\s*=\s*\\{0,8}["'](?P<name>[\w.-]+)""")
-_SIGNED_ADDRESS: Final = regex(r"(?:x-[a-z]+-)?(?:sig(?:nature)?|credential)", re.I)
-_CALLED: Final = regex(
-    r"(?:\w+\.)*(?!get|load|read|from|ask|input|has|is)\w*?"
-    r"(?:login|auth(?:enticate)?|credentials?|password|secret(?:str)?)",
-    re.I,
+_ABOUT: Final = regex(  # what is about a secret, and none itself
+    r"(?:no|disable|skip|without|enable|require|ask|num|max|min)\b.*|(?:.* )?(?:(?:file|path|name|var|id|type|ref)s?"
+    r"|dir|env|folder|variable|mode|method|len(?:gth)?|size|policy|format|ur[il]|endpoint|provider|manager|store"
+    r"|backend|prompt|required|enabled|ttl|expiry|timeout|stdin|version|selector|field|column|count|limit|cmd)"
 )
-"""A function that takes a secret without a name."""
-_KEEPS_SECRETS: Final = regex(r"""\bkind["']?\s*:\s*["']?Secret\b""")
-
-
-_DOCUMENT: Final = regex(
-    r"""\s*(?:\[\s*[\w"'\[{(]|(?:import|from|const|return)\s|-----|\$\w+\{"""
-    r"""|[\w.:]+[(\[]["']|\(\w|<[\w!?]|\{\s*["'\n}]|\{\w|(?:- )?[\w-]+\s?[:=][ \n])"""
+_OTHERWISE: Final = regex(  # a sort key, a padding token, a forward pass
+    r"(?:^| )(?:(?:sort|primary|foreign|group|partition|public|cache|index|dict|row|col(?:umn)?|query|map|json|field"
+    r"|state|order|by|per|rng|data(?:set)?|label|image|batch|num|head|known) keys?|(?:pad|padding|eos|bos|unk|sep|cls"
+    r"|mask|special|stop|start|begin|end|eot|eom|sos|first|last|next|per|image|prefix|tool|new|extra|max|num|total"
+    r"|draft|initializer|prompt|output|input|placeholder) tokens?|(?:single|first|second|one|two|multi|forward"
+    r"|backward|[fb]wd|per|last|next|by|render|opt|compiler|final) pass)$"
 )
-_SECTION: Final = regex(r"(?m)^\[(?P<name>[\w.-]+)\][ \t]*\n(?P<body>(?:(?!\[)[^\n]*(?:\n|\Z))*?)(?=\[|\Z)")
-
-
-def _after_names(text: str, kind: str) -> Iterator[Place]:
-    """Values behind the names of secrets: `api_key=...`, `"token": "..."`, `<password>...`, name/value pairs."""
-    keeps = ("data", "stringData") if _KEEPS_SECRETS.search(text) else ()
-    yield from (section.span("body") for section in _SECTION.finditer(text) if is_strong(section["name"]))
-    begin, end, naming, is_paired, unnamed = 0, 0, 0, False, None
-    for mark in sorted((mark for pattern in _MARKS for mark in pattern.finditer(text)), key=re.Match.start):
-        name = mark["name"]
-        is_colon = mark["sign"].strip() == ":"
-        if begin <= mark.start() < end or (
-            is_colon and text[max(mark.start() - 2, 0) : mark.start()].endswith(("$", "//"))
-        ):
-            continue
-        if _NAMING.fullmatch(name) and _is_of(mark, _NAME, _TAG):
-            named = _NAMED.match(text, mark.end())
-            is_paired = named is not None and looks_secret(named["name"])
-            if is_paired and unnamed and not _APART.search(text, unnamed.end(), mark.start()):
-                yield from ((first, last) for first, last, _ in _value(text, unnamed, kind, "password"))
-            unnamed, naming = None, mark.end()
-            if named and _PAIRED.match(text, named.end()):
-                continue
-        elif _VALUED.fullmatch(name):
-            is_paired = is_paired and not _APART.search(text, naming, mark.start())
-            name, unnamed, is_paired = "password" if is_paired else name, mark, False
-        if name in keeps or _is_secret_by_place(text, mark):
-            name = "password"
-        for begin, end, is_secret in _value(text, mark, kind, name) if looks_secret(name) else ():
-            yield (begin, end) if is_secret else (0, 0)
-
-
-def _is_secret_by_place(text: str, mark: re.Match[str]) -> bool:
-    """Whether what surrounds a name makes its value a secret."""
-    name = mark["name"]
-    if _is_of(mark, _TAG):
-        attribute = _ATTRIBUTE.search(mark["sign"])
-        return attribute is not None and looks_secret(attribute["name"])
-    in_query = text[mark.start() - 1 : mark.start()] in ("?", "&")
-    return (_is_of(mark, _SPACED) and name.lower().startswith("identified")) or bool(
-        (in_query and _SIGNED_ADDRESS.fullmatch(name)) or (_is_of(mark, _CALL_OF) and _CALLED.fullmatch(name))
-    )
-
-
-_OPENING: Final = regex(r"""[bruf]{0,2}(?P<mark>\\{0,8}(?:\"""|'''|["'`]))""")
-_BRACKETS: Final = regex(r"""\\{0,8}["'`]|[\[({\])}]""")
-_JOINED: Final = regex(r"""\s*[+%]\s*(?=["'\[({\w])|[ \t]*(?:\n[ \t]*)?(?=[bruf]?["'`])""")
-_GLUED: Final = regex(r"""(["'])[^\s"',;]*\1""")
-_IN_QUERY: Final = regex(r"""[^&#\s"'<>]*+""")
-_IN_WORD: Final = regex(r"""(?:[^\s;&|<>()"'`\\]|\\.)*+""", re.S)
-_IN_CODE: Final = regex(r"""[^\s,;()\[\]{}"'`]*+(?:\s=(?=\s))?+[ \t]*+""")
-_IN_LINE: Final = regex(r"""(?:(?!\\n)[^\n])*+""")
-_NEXT: Final = r"""\s*\\{0,8}["']?[\w.-]{1,80}\\{0,8}["']?\s*[:=]"""
-_IN_FLOW: Final = regex(rf"""(?:[^\n"'`,}}\])\\]|,(?!{_NEXT})(?!\s*[{{\[])|[}}\])](?!\s*(?:[,;}}\])"']|$)))*+""", re.M)
-_IN_SETTING: Final = regex(
-    rf"""(?:[^\s,;&|"'`)\]}}<>]|[ \t]+(?![-"'\s&|]|$)(?!{_NEXT})"""
-    rf"""|[,;&|](?![\s"']|$)(?!{_NEXT})|[)\]}}](?![\s,;)\]}}"']|$))*+"""
+_REFERENCE: Final = regex(
+    r"|(?i:true|false|none|null|nil|yes|no|auto|on|off|default|optional|required|enabled|disabled|empty)|\(withheld\)"
+    r"|(?:\w+ )?(?:\$\w+|\$\{\w+\}|\$\((?!echo|printf)[^()]*\)|\$?\{\{[^{}]*\}\}"
+    r"|\{\w*(?:key|token|pass|pwd?|secret|cred|auth)\w*\}|%\w+%|%s|<[^<>!]*>|\[[A-Z_]+\])|(?:file|env|fd):.*|stdin"
+    r"|(?:(?:id|src|source|target|env|type)=[^,=]*(?:,|$))+"  # docker build --secret
 )
-"""What a value without quotes is made of, by where it stands."""
+_FILE: Final = regex(r"@?(?:~|\.{1,2})?/[\w./~-]*|[\w./~-]+\.(?:py|sh|json|ya?ml|toml|txt|pem|crt|key|cfg|ini|env)")
+_NOT_WEAK: Final = regex(r"(?i)(?:[\[(\s]*+-?\d{1,5}(?:\.\d*+)?(?![\d.])[\s,\])]*+)++|basic|bearer|https?://[^\s?#@]*")
+_USERS: Final = regex(r"(?i)[\w-]*(?:login|auth|user|userpwd|creds?|credentials?)")
+_USER: Final = regex(r"(?!\d+:\d+$|(?P<who>[\w-]+):(?P=who)$)[^\s:@/=]+:(?!//)\S.*", re.S)
 
 
-def _value(text: str, mark: re.Match[str], kind: str, name: str) -> Iterator[tuple[int, int, bool]]:
-    """The value behind a name, and whether it may not be shown; nothing where more names may be in it."""
-    place, sign = mark.end(), mark["sign"]
-    opened = text[mark.start() - 1 : mark.start()] if _is_of(mark, _NAME) and not mark["close"] else ""
-    line = text[text.rfind("\n", max(mark.start() - 200, 0), mark.start()) + 1 : mark.start()]
-    is_first = re.fullmatch(r"""\s*(?:-\s+)?(?:export\s+|set\s+)?["']?""", line) is not None
-    is_yaml = sign.strip() == ":" and is_first
-    quote = _OPENING.match(text, place)
-    is_inner = opened in ("'", '"', "`")
-    if is_inner:
-        escape = re.search(r"\\*$", text[max(mark.start() - 9, 0) : mark.start() - 1])
-        end = _closing(text, place, (escape[0] if escape else "") + opened, inner=True)
-    elif is_yaml and (block := _block(text, mark)):
-        place, end = block
-    elif sign.strip() == ":" and name.lower() == "key" and quote is None and not re.search(r"\w $", line):
-        return  # an entry of a table
-    elif "\n" in sign and text[place : place + 1] not in ('"', "'", "[", "{", "("):
-        return
-    elif _is_of(mark, _TAG):
-        end = text.find(f"</{mark['name']}", place)
-        if end < 0 and not (text.startswith("<") or text.rfind("</") > place):
-            return  # `--token <token>`
-        end = end if end >= 0 else len(text)
-    else:
-        end = _value_end(text, place, _manner(text, mark, kind, is_first=is_first))
-    quote = _OPENING.match(text, place)
-    if quote is not None and (_is_of(mark, _PAIR) or text.lstrip()[:1] == "<"):
-        closed = _closing(text, quote.end(), quote["mark"])
-        end = end if _JOINED.match(text, closed) else closed
-    is_quoted = quote is not None and _closing(text, quote.end(), quote["mark"]) == end
-    if quote is not None and is_quoted:
-        place, end = quote.end(), end - len(quote["mark"]) * text.endswith(quote["mark"], quote.end(), end)
-    end = place + len(text[place:end].rstrip())
-    value = text[place:end]
-    if not is_quoted and not is_inner and _is_computed(value, mark, kind, name):
-        yield from () if re.search("[\"'`]", value) else ((place, end, False),)
-    elif not value.startswith("//") and may_not_be_shown(name, value):
-        yield place, end, True
+def looks_secret(name: str) -> bool:
+    """Whether the name of a variable, option or key suggests a secret."""
+    words = _words(name)
+    return bool(_STRONG.search(words) or (_WEAK.search(words) and not _OTHERWISE.search(words)))
 
 
-_CALL: Final = regex(r"lambda\b.*|[A-Za-z_][\w.]*[()].*|[A-Za-z_]\w*\.\w[\w.]*\[.*", re.S)
+def _words(name: str) -> str:
+    words = _ADDED.sub("", " ".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name[-200:])).lower())
+    return "" if _ABOUT.fullmatch(words) else words
+
+
+def may_not_be_shown(name: str, value: str) -> bool:
+    """Whether a value is withheld, by its name and its form."""
+    if len(value) > 2 * _LEAD or not looks_secret(name):
+        return looks_secret(name) or bool(_USERS.fullmatch(name) and _USER.fullmatch(value))
+    if _REFERENCE.fullmatch(value) or (_FILE.fullmatch(value) and not _looks_drawn(value)):
+        return False
+    is_plain = value.isdigit() if name[-1] in "sS" else name.lower() == "key" and not re.search(r"\d", value)
+    return bool(_STRONG.search(_words(name))) or not (is_plain or _NOT_WEAK.fullmatch(value))
+
+
+_PREFIXES: Final = r"""[A-Za-z][A-Za-z\d]{1,9}[_-](?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{12} (?:sk|xai)-(?=[\w-]{16})
+    gl(?:pat|[dr]t|ft|ptt|cbt|imt|agent|oas|soat|ffct|wt|sa|c)[-_] s(?:gp|m_[aps]at|nyk|bp|b_secret|ntry[su])_ hv[sbr]\.
+    dp\.(?:pt|st|ct|sa|scim|audit)\. [sr]k_(?:live|test|prod)_ shp(?:at|ca|pa|ss|tka)_ [hr][f8]_(?=[^\W_]{16}) api_org_
+    v1\.0-(?=[\da-f]{24}) x(?:keysib|smtpsib)- A(?:KIA|SIA|BIA|CCA) EAAA?[A-Z](?=\w{30}) pypi-(?=[\w-]{16}) sq0[a-z]{3}-
+    npm_(?=[^\W_]{16}) dapi(?=[\da-f]{8}) lin_(?:api|oauth)_ s\.(?=[^\W_]{24}) SG\.(?=[\w-]{10}) [^\W_]{14}\.atlas bkua_
+    EZ[AT]K(?=\w{20}) SK(?=[\da-f]{32}) AT(?:ATT|CTT|BB) pat[^\W_]{14}\. NR(?:AK|II|JS)- AGE-SECRET-KEY- CCIP(?:AT|RJ)_
+    dt0[a-z]\d\d\. access_token\$ lsv2_[a-z]{2}_ xox[a-z][.-] dckr_[po]at_ pscale_\w+_ do[opr]_v1_ github_pat_ esecret_
+    wandb_v\d_ gh[pousr]_ apify_api_ CLOJARS_ sha256~ ops_eyJ FLWSECK tgp_v1_ GOCSPX- duffel_ CFPAT- ya29\. whsec_ figd_
+    tskey- nvapi- fio-u- PMAK- pcsk_ tvly- rdme_ pplx- xapp- HRKU- fo1_ csk- AIza gsk_ p8e- nfp_ ico- fm2_ LTAI 1//0
+    AKCp"""
+_FORM: Final = regex(
+    rf"(?s)(?<![A-Za-z0-9])(?P<service>(?:{'|'.join(_PREFIXES.split())})[\w.~+/=-]{{8,}}[^\s\"'`<>,;&|()\[\]{{}}\\]*)"
+    r"|(?<![\w.-])(?P<claims>eyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)*)|(?P<putty>PuTTY-User-Key-File.*)"
+    r"|(?P<pem>-----BEGIN [A-Z\d ]*PRIVATE KEY.*?(?:-----END [A-Z\d ]*PRIVATE KEY[A-Z ]*-----|\Z))"
+    r"|(?i:\bbearer\s+|\bbasic\s+(?=[\w+/]{16}))(?P<header>(?=[\w.~+/=-]*\d|[\w.~+/=-]{16})[\w.~+/=-]{6,})"
+    r"""|(?<![\w+.-])(?i:[a-z][a-z0-9+.-]{0,20}://)[^\s/:@"']{0,99}:(?!\d{1,5}[/?])(?P<address>(?!\$)[^\s"'<>]{1,200})@"""
+    r"""(?=[\w.\[$-])|https?://(?P<user>(?=[^\s/:@"']*\d|[^\s/:@"']{20})[^\s/:@"'$]{8,})@|:thin:\w+/(?P<thin>[^\s@]+)@"""
+    r"""|(?<![\w/@:.-])(?!mailto:)[\w.-]+:(?P<host>(?!\$)[^\s/:@"']{4,})@(?!sha\d+:)[\w.-]+|/t/(?P<path>[\w-]{16,})/"""
+    r"|(?<![\w/:.-])[\w.*-]+:(?:\d{4,5}|\*):[\w*-]+:[\w*-]+:(?P<pgpass>[^\s:]{4,})"
+    r"|(?i:hooks?\.slack\.com/[a-z]+|/web-?hooks?(?:b2)?)/(?P<hook>[\w/.~%@-]{8,})|(?<![^\W_])(?:bot)?\d{6,12}:"
+    r"(?P<bot>AA[\w-]{20,})|/hooks?/(?:catch/)?(?P<caught>(?=[\w/]*-?\d)[\w/.~%@-]{16,})"
+)
+_MIXED: Final = regex(r"(?<![\w+/-])[A-Za-z0-9+/_-]{20,256}={0,2}(?![\w+/=-])")
+_ONE_CASE: Final = regex(
+    r"(?:(?<=//)|(?<![\w+/@:.-]))(?:[A-Za-z][A-Za-z0-9]{1,11}[_.-]){0,3}(?P<body>[A-Za-z0-9]{20,256})(?![\w+/.-])"
+)
+_DIGEST: Final = regex(
+    r"(?i)(?:^|[^a-z])(?:commit|rev(?:ision)?|sha\d*|md5|digest|hash|(?:check)?sum|refs?|tree|tag|ids?|uuid|version|log"
+    r"|build|checkout|switch|detach|hard|soft|reset|revert|show|merge|rebase|pick|bisect|good|bad)\W{1,4}$"
+)
+
+
+def _by_form(text: str) -> Iterator[Span]:
+    """Keys of services, passwords in addresses, random letters."""
+    yield from (match.span(match.lastgroup or 0) for match in _FORM.finditer(text))
+    yield from (run.span() for run in _MIXED.finditer(text) if _looks_drawn(run[0]))
+    for run in _ONE_CASE.finditer(text):
+        is_digest = _DIGEST.search(text[max(run.start("body") - 40, 0) : run.start("body")])
+        if not is_digest and _looks_drawn(run["body"].lower(), 0.28):
+            yield run.span()
+
+
+def _looks_drawn(text: str, min_changes: float = 0.4) -> bool:
+    """Whether kinds of letters follow each other as if drawn, and make no words: nine in ten keys of 32 letters do."""
+    kinds = [letter.isupper() + 2 * letter.islower() for letter in text if letter.isalnum()]
+    digits, capitals, small = map(kinds.count, range(3))
+    is_path = "/" in text and max(map(len, text.split("/"))) < 16  # base 64 has a slash in 64 letters
+    is_mixed = digits > 0 and min(capitals, small) > 2 and not is_path and len(text) - len(kinds) <= 0.12 * len(text)
+    changes, in_words = sum(map(int.__ne__, kinds, kinds[1:])), sum(map(len, re.findall("[a-z]{3,}", text)))
+    return (is_mixed or min_changes < 0.4) and changes >= min_changes * (len(kinds) - 1) and in_words <= 0.65 * small
+
+
+_NAME: Final = regex(
+    r"""(?:(?<![\w.-])|(?<=\\n))(?P<element>(?<=<))?(?P<dash>--?)?(?P<name>\w[\w.-]*+)"""
+    r"""(?:(?P<close>(?:[\\"'`]*["'`])?+)(?:(?P<call>(?=\())|(?P<tag>(?(element)(?=(?:\s[^<>]*+)?>)|(?!)))"""
+    r"""|(?P<sign>\x1f=\x1f|(?:\\*\s)*+(?:[\]}]\s*=(?!=)|=>|%3[AaDd]|(?:\|\||[:?+])?=(?!=)|:(?![:=/]))"""
+    r"""(?:(?:\\*\s)*+(?=\\*["'`\[{(])|[ \t]*+))|(?P<blank>(?:\\*\s|\\+n){1,200}+(?=[^\s-])))"""
+    r"""|[\\"'`]{1,16}(?P<comma>\s*,\s*)(?=[\\"'`]+(?![\w.-]{0,80}[\\"'`]+\s*:)))"""
+)
+"""A name and what its value follows: `name=`, `"name": `, `--name `, `("name", "...`, `<name>`, `name(`."""
+_SET: Final = regex(r"(?i)[\s\"'](?:set|config|setenv|setx|put|env|arg|proxy_set_header|modify|set-item)\s[^;|&\n]*$")
+_DRAWN: Final = r"""[\\"'`]*(?=[^\s\d]*\d)(?=\S*[A-Za-z])[\w+/=.~-]{16,}(?![^\s"'`\\])"""
+_FOLLOWS: Final = regex(rf"""(?P<drawn>{_DRAWN})|\\*["']|(?i:by|with)[\s\\]|\W{{,9}}\w+[^\s=:]*?[\d_@#!%^*-]|\S+\s*$""")
+_MORE: Final = regex(rf"(?:\s+{_DRAWN}[\"'`]*)*")
+_PAIR: Final = regex(r"""(?i)(?:name|key|variable|property|id|kind)\\*["']?\s*[:=>]\s*[\\"']*([\w.:/-]+)""")
+_VALUE: Final = regex(r"(?i)(?:parameter|default|env|header|var)?_?(?:value|val|string)|data|stringdata")
+_SECTION: Final = regex(r"(?:^|(?<=[\x1f\n]))\[([\w.-]+)\][ \t]*\n(?P<body>(?:(?!\n\[)[^\x1f])*+)")
+_CALLED: Final = regex(r"(?i)(?:\w+\.)*(?!get|load|read|from|ask|is)\w*?(?:login|auth|credential|password|secret)\w*")
+_COMPUTED: Final = regex(r"[A-Za-z_][\w.]*(?:\(|\.\w+\[)[^\n\x1f]*|\([^\n\x1f]*|(?:args|config|cfg|self|os)\.\S*")
 _LOOKED_UP: Final = regex(r"tokeniz|environ\b|getenv\(|getpass|input\(|args\.|open\(|read\w*\(|config[\[.]|\.get\(")
 
 
-def _is_computed(value: str, mark: re.Match[str], kind: str, name: str) -> bool:
-    """Whether it is an expression of a program, which holds no secret itself."""
-    has_text = re.search("[\"'`]", value) is not None
-    if _is_of(mark, _CALL_OF) or kind == "code":
-        return not has_text or _LOOKED_UP.search(value) is not None
-    is_spaced = "=" in mark["sign"] and mark["sign"].strip() != mark["sign"]
-    return is_spaced and bool(_CALL.fullmatch(value)) and (not is_strong(name) or bool(_LOOKED_UP.search(value)))
-
-
-def _manner(text: str, mark: re.Match[str], kind: str, *, is_first: bool) -> re.Pattern[str]:
-    """What an unquoted value is made of here."""
-    sign, opened = mark["sign"], text[max(mark.start() - 9, 0) : mark.start()].rstrip()[-1:]
-    is_spaced, is_valued = sign.strip() != sign, text[mark.end() : mark.end() + 1] in ('"', "'", "[", "(", "{")
-    if opened in ("?", "&", "#") and "=" in sign and not is_spaced:
-        return _IN_QUERY
-    if kind == "code" or ("=" in sign and is_spaced and is_valued):
-        return _IN_CODE
-    if sign.strip() == ":":
-        return _IN_FLOW if mark["close"] or opened in ("{", ",", "[") else _IN_LINE
-    if sign.isspace():
-        return _IN_WORD
-    return _IN_LINE if is_spaced or (is_first and "\n" in text) else _IN_SETTING
-
-
-_HEAD: Final = regex(r"\s*(?:[&!]\S+\s*)*(?:[|>][\d+-]*)?\s*(?:#.*)?")
-_REST_OF_LINE: Final = regex(r"[^\n]*")
-
-
-def _block(text: str, mark: re.Match[str]) -> Place | None:
-    """The lines of YAML below a key: deeper ones, or a list as deep; None where the value is all in one line."""
-    beside = _REST_OF_LINE.match(text, text.index(":", mark.start("sign")) + 1)
-    column = mark.start() - text.rfind("\n", 0, mark.start()) - 1
-    if beside is None or column > _DEEPEST or beside[0].strip()[:1] in ("[", "{", "(", "'", '"'):
-        return None
-    deeper = rf"\n(?:[ \t]*(?=\n|$)|[ \t]{{{column + 1},}}[^\n]*|[ \t]{{{column}}}-[ \t][^\n]*)"
-    below = re.compile(f"(?:{deeper})++").match(text, beside.end())
-    if below is None or not below[0].strip():
-        return None
-    begin = below.end() - len(below[0].lstrip()) if _HEAD.fullmatch(beside[0]) else mark.end()
-    return begin, below.end()
-
-
-_DEEPEST: Final = 200
-"""Deepest column of a YAML key; beyond it, a colon is ordinary text."""
-
-
-def _value_end(text: str, place: int, manner: re.Pattern[str]) -> int:
-    """Where a value ends: quotes and brackets at their partners, or at the text's end where those are missing."""
-    begin, is_bare = -1, False
-    while begin < place < len(text):
-        begin = place
-        if (opening := _OPENING.match(text, place)) and (not is_bare or _GLUED.match(text, place)):
-            place, is_bare = _closing(text, opening.end(), opening["mark"]), False
-        elif text[place] in "[({":
-            place = _bracket_end(text, place)
-        elif plain := manner.match(text, place):
-            place, is_bare = plain.end(), manner is not _IN_CODE
-        if place > begin and not is_bare and (joined := _JOINED.match(text, place)):
-            place = joined.end()
-    return place
-
-
-def _closing(text: str, place: int, mark: str, *, inner: bool = False) -> int:
-    """Behind the quote that closes, or before it; the text's end where there is none."""
-    begin = place
-    while (place := text.find(mark, place)) >= 0:
-        before = text[max(begin, place - 20) : place]
-        slashes = len(before) - len(before.rstrip("\\"))
-        if slashes == 0 or (slashes % 2 == 0 and mark[0] != "\\"):
-            return place if inner else place + len(mark)
-        place += 1
-    return len(text)
-
-
-def _bracket_end(text: str, place: int) -> int:
-    depth, quoted = 0, 0
-    for match in _BRACKETS.finditer(text, place):
-        if match.start() < quoted:
+def _after_names(text: str) -> Iterator[Span]:
+    """Values behind the names of secrets, in texts for a shell, JSON, YAML, ini, XML, SQL and code alike."""
+    yield from (section.span("body") for section in _SECTION.finditer(text) if _STRONG.search(_words(section[1])))
+    is_paired, done = any(looks_secret(pair[1]) for pair in _PAIR.finditer(text)), 0
+    for mark in _NAME.finditer(text):
+        name, begin, blank = mark["name"], mark.end(), mark["blank"]
+        if (is_paired and _VALUE.fullmatch(name)) or (mark["call"] is not None and _CALLED.fullmatch(name)):
+            name = "password"
+        if mark.start() < done or not (looks_secret(name) or _USERS.fullmatch(name)) or not _has_value(text, mark):
             continue
-        if match[0][-1] in "\"'`":
-            quoted = _closing(text, match.end(), match[0])
-        elif (depth := depth + (1 if match[0] in "[({" else -1)) == 0:
-            return match.end()
-    return len(text)
+        if mark["tag"] is not None:
+            begin = text.index(">", begin) + 1
+            end = text.find(f"</{mark['name']}", begin) % (len(text) + 1)
+        else:
+            extent = "word" if blank and mark["dash"] else "setting" if blank or mark["sign"] == "=" else "line"
+            end = _end(text, mark.start(), begin, extent, is_apart=bool(blank or mark["close"] or mark["comma"]))
+        if may_not_be_shown(name, text[begin:end].strip(_QUOTES)):
+            yield begin, end
+            done = begin if blank and end - begin < _LEAD else end  # `set --secret NAME VALUE`
+            if name[-1] in "sS":
+                yield from (word.span() for word in _WORD.finditer(text, end, _reach(_MORE, text, end)))
+
+
+def _has_value(text: str, mark: re.Match[str]) -> bool:
+    """Whether a value follows a name, and no next word of a sentence or expression of a program."""
+    name, is_strong = mark["name"], _STRONG.search(_words(mark["name"])) is not None
+    if mark["blank"]:
+        lead = text[max(mark.start() - _LEAD, 0) : mark.start()]
+        is_value = (follows := _FOLLOWS.match(text, mark.end())) and (is_strong or follows["drawn"])
+        return bool(is_value or mark["dash"] or (name.isupper() and "." in name) or _SET.search(lead))
+    value = _COMPUTED.match(text, mark.end(), mark.end() + _LEAD)
+    if value is None or (mark["call"] is None and "=" not in (mark["sign"] or "")):
+        return True
+    return not _LOOKED_UP.search(value[0]) and (is_strong or re.search("[\"'`]", value[0]) is not None)
+
+
+_TAKES: Final = r"""b : --from-literal|--body|--value|--data|--string-value : secrets?|variable|put-parameter
+p|hp|P|upw|opw : 0 : mysql\w*|mariadb\S*|mycli|7z\w*|u?n?rar|sshpass|login|twine|mongo\w*|cqlsh|ncftp\w+|supabase|conan
+p : 0 : cypher-shell|xmpp|sendxmpp|rdesktop|crackmapexec|nxc|netexec|evil-winrm|poetry|rabbitmqadmin|psexec|useradd
+p|P|upw|opw : user_pw|owner_pw|input_pw : yt-dlp|youtube-dl|user(?:mod|s)|beeline|steghide|impala-shell|pdf\w+
+P|N|xp : /p|-storepass|-keypass|-srcstorepass|-deststorepass : ssh-keygen|sendemail|signtool|xfreerdp|keytool|jarsigner
+a|P : --pass|auth|requirepass|masterauth : redis-\w+|valkey-cli|keydb-cli|zip|unzip|sqlcmd|tsql|mosquitto_[ps]ub
+k|K|P : -pass|-passin|-passout|passwd|encrypt(?:_string)? : swanlab|openssl|ipmitool|nuget|choco|ss-local|ansible-vault
+w|s|A|X|c|t : encrypt : ldap\w+|beeline|snmp\w+|doctl|flyctl|vercel|rancher|influx|codecov|anaconda|travis
+u|a|U|E|b : --(?:proxy-)?user|--auth|--(?:proxy-)?cert|--cookie : smbclient|rpcclient|smbget|lftp|curl|wget|https?|xhs?
+a|c|n|P : --auth|--user|-auth : zipcloak|bcp|bearer|gotty|ttyd|etcdctl|transmission-remote|jenkins-cli.jar
+0 : password|http-basic|upwd|user[:-]password : mysqladmin|nmcli|composer|poetry|drush|wp
+0 : login|unwrap|unseal|authtoken|add-authtoken|put|write|patch : vault|bao|wandb|ngrok|cargo
+0 : create|user?|(?:config:)?set|add|\w+_(?:user|password) : modal|net|rabbitmqctl|filebrowser|mc|heroku|doppler
+0 : [\w-]+ : htpasswd|mosquitto_passwd|wpa_passphrase|smbpasswd|sqlplus|sqlldr|expdp|impdp|rman|convertto-securestring
+0 : obscure|unlock|login|reset-admin-password|set : rclone|bw|grafana-cli|grafana|fly(?:ctl)?"""
+"""Short options that take a secret; long ones, and what has only secrets behind it; the programs that these are of."""
+_COMMAND: Final = regex(r"""(?:[^;|&\n"'\\]|\\.|"(?:[^"\\]|\\.)*+"|'[^']*'|["'\\])*+""", re.S)
+_TAKING: Final = (
+    r"""(?<![\w-])(?:-(?:%s)|-[A-Za-z]+(?:%s)(?=[\s\\"'`])|(?P<long>(?i:%s)(?=[\s=:.,\\"'`])))"""
+    r"""(?:[=:]|[\\"'`]*,\s*|[\\"'`]*\s[\s\\]*(?!-)|)"""
+)
+_PROGRAMS: Final = [
+    (regex(rf"(?<![\w.-])(?:(?<=\\)n)?(?i:{programs})(?![\w.-])"), regex(_TAKING % (short, short, long)))
+    for short, long, programs in (row.split(" : ") for row in _TAKES.splitlines())
+]
+
+
+def _after_programs(text: str) -> Iterator[Span]:
+    """Secrets behind options of programs, and behind what programs are to do."""
+    for programs, options in _PROGRAMS:
+        done = 0
+        for program in programs.finditer(text):
+            if program.start() < done:
+                continue
+            done = len(text) if text.startswith(_APART, program.end()) else _reach(_COMMAND, text, program.end())
+            for option in options.finditer(text, max(program.start() - 1, 0), done):
+                begin = option.end()
+                if (option["long"] or "-")[0] not in "-/":
+                    yield from (word.span() for word in _WORD.finditer(text, begin, done))
+                    break
+                end = _end(text, option.start(), begin, "word", is_apart=text[begin - 1].isspace())
+                if may_not_be_shown("password", text[begin:end].strip(_QUOTES)):
+                    yield begin, end
+
+
+_FED: Final = regex(
+    r"""\b(?:echo|printf)[\s\\]+(?P<echoed>(?:[^|>\n"']|"(?:[^"\\]|\\.)*+"|'[^']*+'|["'])*+)|<<<\s*(?P<given>[^\n]*)"""
+    r"""|<<-?[ \t]*[\\"']*\w+[^\n]*\n(?P<here>[^\x1f]*)"""
+)
+_READS_SECRET: Final = regex(r"-stdin|-fd\b|with-token|secret|chpasswd|passwd|kinit|cryptsetup|login|sudo\s+-S")
+_OPENED: Final = regex(r"""((?<!-c)(?<!-lc)(?<!/c)\x1f|[\\"'`]{0,16}["'`])(?:-{0,2}[\w-]+=|-[A-Za-z]|\+*)\Z""")
+_QUOTE: Final = regex(r"""[\\"'`]{0,16}["'`]""")
+_ATOM: Final = r"""[^\[\](){}"'\\]|\\+"[^"]*+"|\\.|"(?:[^"\\]|\\.)*+"|'[^']*+'|["'\\]"""
+_NESTED: Final = reduce(lambda inner, _: rf"{_ATOM}|[\[({{](?:{inner})*+[\])}}]", range(6), _ATOM)
+_BRACKET: Final = regex(rf"[\[({{](?:{_NESTED})*+[\])}}]", re.S)
+_REST_OF_WORD: Final = regex(r"""(?:[^\s;&|<>()"'`\\]|\\.|(["'`])(?![\s;&|,)\]}]|$)(?:[^"'`\\]|\\.)*+\1)*+""", re.S)
+_GOES_ON: Final = regex(r"[ \t]*+(?:[,;|\n)}\]/>#<\x1f]|&&|&\s|\Z)|\s+(?:-|\.{0,2}/|[\w.]+=|(?:python|bash|exec)\b)")
+
+
+def _end(text: str, start: int, place: int, extent: str, *, is_apart: bool) -> int:
+    """Where a value ends: with the quote that begins before its name, or with its own, its bracket, word or lines."""
+    lead = text[max(start - _LEAD, 0) : start]
+    opened = None if is_apart else _OPENED.search(lead)
+    if opened or text[place - 1 : place] == _APART:
+        return _closing(text, place, opened[1] if opened else _APART)[0]
+    end = place
+    if quote := _QUOTE.match(text, place):
+        end = _closing(text, quote.end(), quote[0])[1]
+    elif text[place : place + 1] in tuple("[({"):
+        end = _reach(_BRACKET, text, place)
+    word_end = _reach(_REST_OF_WORD, text, end)
+    if extent == "word" or (extent == "setting" and "\n" not in lead and _GOES_ON.match(text, word_end)):
+        return word_end
+    if end > place and _GOES_ON.match(text, end):
+        return end
+    column = len(lead) - max(lead.rfind("\n"), lead.rfind(_APART)) - 1
+    deeper = rf"[^\n]*(?:\n(?=[ \t]{{{column + 1},}}|[ \t]{{{column},}}-[ \t]|[ \t]*(?:\n|\Z))[^\n]*)*+"
+    return _reach(re.compile(deeper), text, end)
+
+
+def _reach(pattern: re.Pattern[str], text: str, place: int) -> int:
+    match = pattern.match(text, place)
+    return match.end() if match else len(text)
+
+
+def _closing(text: str, place: int, mark: str) -> Span:
+    """The quote that closes: the same, or in reverse order; the text's end where there is none."""
+    if mark in ('""', "''"):
+        return place, place
+    both = {mark, mark if "\\" in mark else mark[::-1]}
+    skipped = r"""'"'"'|'\\+''|"'"'"|""" if len(mark) == 1 else ""  # a quote within quotes of the same kind
+    ends = re.compile(rf"{skipped}(?P<end>(?<!\\)(?:{'|'.join(map(re.escape, both))}))").finditer(text, place)
+    return next((match.span("end") for match in ends if match["end"]), (len(text), len(text)))
+
+
+_KNOWN: Final = """python python3 torchrun accelerate deepspeed vllm sglang trtllm-bench trtllm-serve trtllm-build srun
+    sbatch mpirun mpiexec nsys ncu rocprofv3 docker podman kubectl apptainer singularity ssh env bash sh sudo timeout
+    numactl taskset nice nohup time uv uvx ray gpuledger nvidia-smi run serve launch bench exec profile throughput
+    latency true false none null yes no auto on off default float32 float16 bfloat16 fp32 fp16 bf16 fp8 int8 int4 cuda
+    nvtx osrt cudnn cublas nccl cpu gpu all info debug warning error"""
+_NUMBER: Final = r"[+-]?\d{1,9}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,3})?(?:[num]?s|min|h|%|[kKMGTx]|[KMGT]i?B|B)?"
+_NUMBERS: Final = regex(rf"{_NUMBER}(?:[,x]{_NUMBER}){{0,63}}")
+_OPTION: Final = regex(r"-[A-Za-z]{1,2}|--[A-Za-z][\w.-]{0,60}|--")
+_SETTING: Final = regex(r"-{0,2}[A-Za-z_][\w.-]{0,60}")
+_MODULE: Final = regex(r"[A-Za-z_]\w{0,40}(?:\.[A-Za-z_]\w{0,40}){0,9}")
+_FILES: Final = regex(
+    r"\w[\w.-]{0,60}\.(?:py|sh|jsonl?|ya?ml|toml|cfg|ipynb|csv|parquet|sqlite|nsys-rep|ncu-rep|safetensors|gguf|so|cu|cpp)"
+)
+
+
+def shareable_command(argv: Sequence[str]) -> list[str]:
+    """A command as others may see it: what is not known to be harmless is withheld."""
+    shown = list[str]()
+    for before, word, private in zip(("", *argv), argv, without_secrets(argv), strict=False):
+        name, sign, value = word.partition("=")
+        if private != word and not (sign and private.startswith(f"{name}=")):
+            shown.append(WITHHELD)
+        elif sign and _SETTING.fullmatch(name):
+            shown.append(f"{name}={shareable_value(name, value)}")
+        elif _OPTION.fullmatch(word) or (before == "-m" and _MODULE.fullmatch(word)):
+            shown.append(word)
+        else:
+            shown.append(shareable_value(before if before.startswith("-") else "", word))
+    return shown
+
+
+def shareable_value(name: str, value: str) -> str:
+    """A value as others may see it, the name of a file in place of its path."""
+    own_name = value.rstrip("/").rpartition("/")[2]
+    is_file = _FILES.fullmatch(own_name) and without_secrets([own_name]) == [own_name]
+    if looks_secret(name) or not (is_file or _NUMBERS.fullmatch(value) or own_name.lower() in _KNOWN.split()):
+        return WITHHELD
+    return own_name if is_file or "/" in value else value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -25,18 +24,23 @@ from gpuledger.verbs.definition import Option, Profile, VerbArgument, VerbParame
 _COMPLETES = {"": None, "files": files, "ranges": range_patterns, "levels": level_names}
 
 
-def command_of(verb: Callable[..., Any], name: str = "") -> click.Command:
-    """The command line of a verb that answers."""
+def command_of(verb: Callable[..., Any], name: str = "", show: Callable[..., None] | None = None) -> click.Command:
+    """The command line of a verb that answers.
+
+    `show` has options of its own about the answer, and is called with the verb, the output and all that was asked.
+    """
     parameters = list(parameters_of(verb))
     names = {parameter.name for parameter in parameters}
 
-    @functools.wraps(verb)
     def run(output: Output, **asked: Any) -> None:
         if "progress" in names:
             asked["progress"] = output.progress
-        output.show(verb(**asked).document())
+        if show is None:
+            output.show(verb(**asked).document())
+        else:
+            show(verb, output, **asked)
 
-    del run.__wrapped__  # click would look at the verb's own signature
+    run.__click_params__ = getattr(show, "__click_params__", [])  # type: ignore[attr-defined]
     decorated: Any = page_options(run)
     if "limits" in names:
         decorated = limit_option(decorated)
@@ -45,7 +49,7 @@ def command_of(verb: Callable[..., Any], name: str = "") -> click.Command:
     if "wanted" in names:
         decorated = rank_step_options(decorated)
     for parameter in reversed(parameters):
-        if parameter.kind is Profile:
+        if parameter.kind is Profile and parameter.said is None:
             decorated = profile_argument(decorated)
         elif parameter.said is not None:
             decorated = _declared(parameter)(decorated)
@@ -60,18 +64,25 @@ def _declared(parameter: VerbParameter) -> Callable[[Any], Any]:
     given: dict[str, Any] = {"type": _click_type(kind, said)}
     if isinstance(said, VerbArgument):
         given["nargs"] = -1 if several else 1
+        if not said.required and not several:
+            given["default"] = parameter.default
+        given["shell_complete"] = _COMPLETES[said.completes]
         return click.argument(parameter.name, metavar=said.metavar, required=said.required, **given)
     assert said is not None  # noqa: S101 - who calls has looked
     if kind is bool:
-        return click.option(parameter.flag, parameter.name, is_flag=True, help=said.help)
+        return click.option(*parameter.flag.split(), parameter.name, is_flag=True, help=said.help)
+    is_required = parameter.default is inspect.Parameter.empty
     if said.parse is not None:
         given = {"callback": _parsed(said.parse, several=several)}
     return click.option(
-        parameter.flag,
+        *parameter.flag.split(),
         parameter.name,
         help=said.help,
         metavar=said.metavar,
-        default=parameter.default if not several else None,
+        default=None if several or is_required else parameter.default,
+        required=is_required,
+        envvar=said.environment or None,
+        show_envvar=bool(said.environment),
         multiple=several,
         shell_complete=_COMPLETES[said.completes],
         **given,
@@ -99,8 +110,8 @@ def _parsed(parse: Callable[[str], Any], *, several: bool) -> Callable[..., Any]
             raise click.BadParameter(str(error)) from None
 
     def all_of(_: click.Context, __: click.Parameter, given: Any) -> Any:
-        if given is None or several:
-            return None if given is None else tuple(map(one, given))
-        return one(given)
+        if several:
+            return tuple(map(one, given or ()))
+        return None if given is None else one(given)
 
     return all_of

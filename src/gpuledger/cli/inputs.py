@@ -260,11 +260,12 @@ def regex_option(
 
 def checked_regex(pattern: str) -> str:
     """The same pattern, if it is one."""
+    from gpuledger.regex import checked_regex as checked
+
     try:
-        re.compile(pattern)
-    except re.error as error:
-        raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from None
-    return pattern
+        return checked(pattern)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 _NAMES = {name.replace("_", "-"): name for name in Limits.__struct_fields__}

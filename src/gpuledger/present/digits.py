@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import ROUND_HALF_UP, Decimal
 
 from gpuledger.present.sheet import Cell, Column, Digits, Term, Unit
-from gpuledger.units import bytes_text, count_text, instant_text, time_text
+from gpuledger.units import bytes_text, count_text, instant_text, signed_share, signed_time, time_text
 
 _TENTH = Decimal("0.1")
 
@@ -31,11 +31,15 @@ def cell_text(value: Cell, digits: Digits) -> str:  # noqa: PLR0911 - a case per
     return f"{value:d}" if isinstance(value, int) else f"{value:.0f}"
 
 
-def number_text(value: float, unit: Unit) -> str:  # noqa: PLR0911 - a case per unit
+def number_text(value: float, unit: Unit) -> str:  # noqa: C901, PLR0911, PLR0912 - a case per unit
     """A number for people, with its unit."""
     match unit:
-        case Unit.SHARE | Unit.CHANGE:
+        case Unit.SHARE:
             return f"{tenths(100 * value)} %"
+        case Unit.CHANGE:
+            return signed_share(value)
+        case Unit.CHANGE_NS:
+            return signed_time(value)
         case Unit.SHARE_PERCENT | Unit.CHANGE_PERCENT:
             return f"{tenths(value)} %"
         case Unit.INSTANT_NS:

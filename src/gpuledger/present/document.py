@@ -6,7 +6,7 @@ is in a language, cut or laid out yet: its texts may be messages, which a writer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,7 @@ class Medium(Enum):
     TEXT = "a terminal"
     MARKDOWN = "a Markdown document"
     PAGE = "a page"
+    WRITTEN = "a terminal, or a Markdown document"
 
 
 class Opening(Struct, frozen=True):
@@ -289,11 +290,43 @@ class Drawn(Struct, frozen=True):
     markdown: Callable[[Tell], str]
 
 
+class Tile(Struct, frozen=True):
+    """One figure at a glance."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+class Tiles(Struct, frozen=True):
+    """Figures at a glance, on a page."""
+
+    tiles: tuple[Tile, ...]
+
+
+class Section(Struct, frozen=True):
+    """One question and its answer on a page, under a heading. `name` is the id that links lead to."""
+
+    name: str
+    title: str
+    blocks: tuple[Block, ...]
+    short: str = ""
+    """For the list of sections, where the title is long."""
+    result: str = ""
+    """What it says in one line; where that is given, the rest is folded away until it is asked for."""
+
+
 class Only(Struct, frozen=True):
-    """Blocks that one medium shows and the others do not."""
+    """Blocks that one medium shows and the others do not; a function makes them where that takes long."""
 
     medium: Medium
-    blocks: tuple[Block, ...]
+    blocks: tuple[Block, ...] | Callable[[], Iterable[Block]]
+
+    def shown_in(self, medium: Medium) -> tuple[Block, ...]:
+        """The blocks for this medium."""
+        if self.medium is not medium and (self.medium is not Medium.WRITTEN or medium is Medium.PAGE):
+            return ()
+        return tuple(self.blocks() if callable(self.blocks) else self.blocks)
 
 
 class Group(Struct, frozen=True):
@@ -320,6 +353,8 @@ Block = (
     | FlameBlock
     | StepStrip
     | Reproduce
+    | Tiles
+    | Section
     | Drawn
     | Only
     | Group
@@ -329,26 +364,6 @@ Block = (
 def not_measured(reason: str) -> Paragraph:
     """Stands on a page where something would be that the profile cannot tell."""
     return Paragraph(say("Not measured: {what}.", what=reason), "unknown")
-
-
-class Tile(Struct, frozen=True):
-    """One figure at a glance."""
-
-    name: str
-    value: str
-    note: str = ""
-
-
-class Section(Struct, frozen=True):
-    """One question and its answer on a page. `name` is the id that links lead to."""
-
-    name: str
-    title: str
-    blocks: tuple[Block, ...]
-    short: str = ""
-    """For the list of sections, where the title is long."""
-    result: str = ""
-    """What it says in one line; where that is given, the rest is folded away until it is asked for."""
 
 
 AGAIN = Section("again", say("Reproduce"), (Reproduce(),))
@@ -379,8 +394,8 @@ def chapters(blocks: Iterable[Block], first: str = "") -> tuple[Section, ...]:
                     titled.append((text, short, []))
             case Points(title, items, is_section=True):
                 titled.append((title, "", [Points("", items)]))
-            case Only(medium, inside):
-                titled[-1][2].extend(inside if medium is Medium.PAGE else ())
+            case Only():
+                titled[-1][2].extend(block.shown_in(Medium.PAGE))
             case SheetBlock():
                 titled[-1][2].append(replace(block, caption=titled[-1][0], is_quiet=True))
             case _:
@@ -394,18 +409,45 @@ def chapters(blocks: Iterable[Block], first: str = "") -> tuple[Section, ...]:
 
 def page_of(name: str, blocks: Iterable[Block]) -> Page:
     """What people see in a terminal as a page: the answer as its verdict, a section for each heading and table."""
-    verdict, opening, rest = "", list[Block](), list[Block]()
-    for block in blocks:
+    verdict, headline, tiles = "", "", tuple[Tile, ...]()
+    opening, sections, rest = list[Block](), list[Section](), list[Block]()
+    for block in _for_page(blocks):
         match block:
+            case Opening(headline=headline):
+                pass
+            case Tiles(tiles):
+                pass
             case Conclusion(text) if not verdict:
                 verdict = text
-            case Remarks(items) if not rest:
-                opening += [Paragraph(item, "lead") for item in items]
-            case SheetBlock(sheet) if block.title is not SheetTitle.NONE:
-                rest += [Heading(sheet.title), block]
+            case LedgerBlock() | Findings(form=FindingsForm.TOP) if not sections:
+                opening.append(block)
+            case Section():
+                sections += [*chapters(rest), block]
+                rest.clear()
+            case Remarks(items):
+                if not rest:
+                    opening += [Paragraph(item, "lead") for item in items]
+                else:
+                    rest += [Paragraph(item) for item in items]
+            case Definitions(title, entries):
+                rest += [Heading(title), replace(block, title="")] if entries else []
+            case SheetBlock(sheet):
+                is_titled = block.title is SheetTitle.NONE and rest and isinstance(rest[-1], Heading)
+                rest += [block] if is_titled else [Heading(sheet.title), block]
             case _:
                 rest.append(block)
-    return Page(name, verdict, (*chapters(rest), AGAIN), opening=tuple(opening))
+    sections += chapters(rest)
+    says_how = any(isinstance(block, Reproduce) for section in sections for block in section.blocks)
+    return Page(name, verdict, (*sections, *(() if says_how else (AGAIN,))), headline, tiles, tuple(opening))
+
+
+def _for_page(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Blocks that a page shows."""
+    for block in blocks:
+        if isinstance(block, Only):
+            yield from _for_page(block.shown_in(Medium.PAGE))
+        else:
+            yield block
 
 
 def json_by(name: str, *values: Any, **options: Any) -> Callable[[], Json]:

@@ -146,7 +146,9 @@ def cell(value: Any, separator: str = " > ") -> Cell:  # noqa: PLR0911 - a case 
         case bool():
             return Term(str(value).lower(), say("yes") if value else say("no"))
         case str() | Enum() if (label := getattr(value, "label", None)) is not None:
-            return Term(str(value.value if isinstance(value, Enum) else value), label)
+            return Term(
+                str(value.value if isinstance(value, Enum) else value), label, badge=getattr(value, "badge", "")
+            )
         case (int(x), int(y), int(z)):
             return x, y, z
         case list() | tuple():

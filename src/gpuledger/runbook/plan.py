@@ -16,8 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gpuledger.capture.launchers import Remote, prefix_words
-from gpuledger.capture.secret_names import looks_secret, may_not_be_shown
-from gpuledger.capture.secrets import shown_value, without_secrets
+from gpuledger.capture.secrets import looks_secret, may_not_be_shown, shown_value, without_secrets
 from gpuledger.runbook.definition import (
     AlignCells,
     BenchStep,

@@ -165,8 +165,8 @@ def comparison_row(compared: ComparisonOutcome) -> ComparisonRow:
     document = json_at(comparing.result) if record.state in (DONE, MISSED) else None
     if document is None:
         return row
-    whole, ends, controls = (document.get(key) or {} for key in ("whole", "interval_ns", "controls"))
-    before_ns, after_ns = whole.get("before_ns"), whole.get("after_ns")
+    left, right, ends = (document.get(key) or {} for key in ("before", "after", "interval_ns"))
+    before_ns, after_ns = left.get("median_ns"), right.get("median_ns")
     return replace(
         row,
         verdict=str(document.get("verdict")),
@@ -174,8 +174,8 @@ def comparison_row(compared: ComparisonOutcome) -> ComparisonRow:
         after_ns=after_ns,
         delta_ns=None if before_ns is None or after_ns is None else after_ns - before_ns,
         interval_ns=(ends[0], ends[1]) if isinstance(ends, list) and len(ends) == 2 else None,
-        conclusion=str(document.get("conclusion", "")),
-        corrected_delta_ns=None if controls.get("may_be_noise", True) else controls.get("corrected_step_delta_ns"),
+        conclusion=document["sentences"][0] if row.kind == "align" else "",
+        corrected_delta_ns=document.get("corrected_step_delta_ns"),
     )
 
 

@@ -16,6 +16,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -188,8 +189,8 @@ class KeptOfProfile(Struct, frozen=True):
     answer_bytes: int
     verbs: tuple[str, ...]
     """That were answered, each once."""
-    since_s: int | None
-    """When the oldest of it was kept, in seconds of the system's clock; None where there is nothing."""
+    since_utc: str | None
+    """When the oldest of it was kept; null: nothing is."""
 
 
 def kept_of(place: str) -> KeptOfProfile:
@@ -205,7 +206,7 @@ def kept_of(place: str) -> KeptOfProfile:
         answers=len(told),
         answer_bytes=sum(status.st_size for status in told.values()),
         verbs=tuple(sorted({verb_of[path] for path in told})),
-        since_s=min(times_ns) // 1_000_000_000 if times_ns else None,
+        since_utc=datetime.fromtimestamp(min(times_ns) // 1_000_000_000, UTC).isoformat() if times_ns else None,
     )
 
 

@@ -22,7 +22,7 @@ class Verb(NamedTuple):
 
 VERBS: Final = {
     "report": Verb("Show where the time in PROFILE went, and what to do about it.", answer="report"),
-    "info": Verb("Show what is in PROFILE, what is missing, and what that means.", answer="recorded"),
+    "info": Verb("Show what is in PROFILE, what is missing, and what that means.", answer="inventory"),
     "stats": Verb("Print NVIDIA's summary tables of PROFILE, to the nanosecond.", "info", "recorded"),
     "gaps": Verb(
         "Show why the GPU was idle in PROFILE: causes, triggers, launches, overlap, the longest gaps.",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
-from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
+from gpuledger.analyse.align.alignment import Isolation, alignment
 from gpuledger.analyse.align.kernel_sequences import Forwards
 from gpuledger.analyse.align.operation_side import OperationSide, side
 from gpuledger.analyse.align.side_by_side import TIERS, KnownDifferences
@@ -25,34 +25,15 @@ from gpuledger.analyse.timed_operations import TimedOperation
 from gpuledger.errors import GpuledgerError
 from gpuledger.jobs.run import job_profiles
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.present.views.shown import ShownResult
+from gpuledger.present.views.align import AlignAnswer, align_answer
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Note, Trace
-from gpuledger.verbs.diff import timings_at, told_apart
+from gpuledger.verbs.compared_sides import timings_at, told_apart
 from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
 
-if TYPE_CHECKING:
-    from gpuledger.present.document import Document
-
 _SIDES: Final = ("mock", "model")
-
-
-class AlignmentReport(ShownResult, Alignment, frozen=True):
-    """Whether a mock runs what the model runs, and the ways to show it."""
-
-    health: tuple[Note, ...] = ()  # what to know of the numbers of both sides
-
-    def document(self) -> Document:
-        from gpuledger.present.views.align import align_document
-
-        return align_document(self, self.health)
-
-    @property
-    def headline(self) -> str:
-        """The verdict, and what weighs most."""
-        return self.conclusion
 
 
 class _Read(Struct, frozen=True):
@@ -78,7 +59,7 @@ def align(
     names_from: Path | None = None,
     limits: Limits = DEFAULT_LIMITS,
     progress: Listener = NOBODY,
-) -> AlignmentReport:
+) -> AlignAnswer:
     """Whether a mock of one operation runs what the operation runs in the model: the seven checks of `gpuledger align`.
 
     The operation is what ranges that match launch, or the kernels whose names match, of the mock too; else the mock's
@@ -112,8 +93,7 @@ def align(
         remarks=(*ours.remarks, *theirs.remarks),
         whole=theirs.whole,
     )
-    health = (*ours.health, *theirs.health)
-    return AlignmentReport(**asdict(made), health=health)
+    return align_answer(made, (*ours.health, *theirs.health))
 
 
 def _timed_sides(mock: Profile, e2e: Sequence[Profile], limits: Limits) -> tuple[OperationSide, OperationSide] | None:

@@ -33,7 +33,7 @@ class Option(NamedTuple):
 
     help: str
     flag: str = ""
-    """Where it is not made from the parameter's name."""
+    """Where it is not made from the parameter's name; `-s --long` has both forms."""
     metavar: str | None = None
     parse: Callable[[str], Any] | None = None
     """Makes the value from a word of the command line; raises ValueError with a sentence."""
@@ -41,6 +41,8 @@ class Option(NamedTuple):
     """What a shell offers for it: ranges, levels, files."""
     least: float | None = None
     most: float | None = None
+    environment: str = ""
+    """The variable that it is taken from where it is not given."""
 
 
 class VerbArgument(NamedTuple):
@@ -48,6 +50,7 @@ class VerbArgument(NamedTuple):
 
     metavar: str
     required: bool = True
+    completes: str = ""
 
 
 class ProfileOptions(TypedDict, total=False):

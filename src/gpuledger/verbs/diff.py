@@ -1,73 +1,95 @@
-"""What changed from one run to another: a side is a profile, several runs, a baseline, a timing, or printed tables."""
+"""Whether a run is faster than another, by how much, and why."""
 
 from __future__ import annotations
 
-import gc
-import shlex
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from msgspec.structs import asdict, replace
-
-from gpuledger.analyse.diff.baseline import is_baseline, read_baseline
-from gpuledger.analyse.diff.compare import Diff
-from gpuledger.analyse.diff.compare import compare as compare_sides
-from gpuledger.analyse.diff.from_tables import side_of_tables
-from gpuledger.analyse.diff.from_trace import busiest, side_of
-from gpuledger.analyse.diff.run_side import RunSide, like_sides, pool_runs, side_of_timing, sides_of_pair
-from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_operations
-from gpuledger.errors import GpuledgerError, UnreadableProfile
-from gpuledger.findings.profiled_run import columns_for
-from gpuledger.jobs.run import job_profiles
-from gpuledger.ledger.device import Device, analyse_devices
+from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.present.views.shown import ShownResult
-from gpuledger.read.source import look_at, opened
-from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.regex import checked_regex
 from gpuledger.selection import Selection
-from gpuledger.stages import BOOKS, NOBODY, Listener
-from gpuledger.trace.model import Trace
-from gpuledger.units import bytes_text
-from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading
+from gpuledger.stages import NOBODY, Listener
+from gpuledger.verbs.definition import Option, Profile, VerbArgument
 
 if TYPE_CHECKING:
-    from gpuledger.present.document import Document
+    from gpuledger.present.views.diff import DiffAnswer
 
 
-class DiffReport(ShownResult, Diff, frozen=True):
-    """What changed from one run to the other, and the ways to show it."""
+def _gate(text: str) -> str:
+    """The same expression, if it is one."""
+    from gpuledger.analyse.diff.gate import GRAMMAR, BadExpression, parse_gate
 
-    def document(self) -> Document:
-        from gpuledger.answers.several_profiles import Compared
-        from gpuledger.present.views.diff.document import diff_document
-
-        return diff_document(Compared(self, ()))
-
-    @property
-    def headline(self) -> str:
-        """Whether it is faster, and by how much."""
-        from gpuledger.present.views.diff.document import verdict_text
-
-        return verdict_text(self)
+    try:
+        parse_gate(text)
+    except BadExpression as error:
+        raise ValueError(f"{error}\n\n{GRAMMAR}") from None
+    return text
 
 
 def diff(
-    before: Profile,
-    after: Profile | None = None,
+    before: Annotated[Profile, VerbArgument("BEFORE", completes="files")],
+    after: Annotated[Profile | None, VerbArgument("[AFTER]", required=False, completes="files")] = None,
     wanted: Selection | None = None,
     *,
-    anyway: bool = False,
-    control: str | None = None,
+    gates: Annotated[
+        tuple[str, ...],
+        Option(
+            "Exit with 3 if this holds, e.g. 'step>2%', 'launches>0', 'kernel:flash>5%'; may be given several times.",
+            "--fail-on",
+            "GATE",
+            _gate,
+        ),
+    ] = (),
+    undecided: Annotated[
+        Literal["fail", "pass"], Option("What an undecided gate counts as; by default it passes.")
+    ] = "pass",
+    control: Annotated[
+        str | None,
+        Option(
+            "Ranges whose code did not change. Default: found by their calls.",
+            metavar="REGEX",
+            parse=checked_regex,
+            completes="ranges",
+        ),
+    ] = None,
+    anyway: Annotated[
+        bool, Option("Compare even if the two are unlike: another GPU, other kernels, no steps.")
+    ] = False,
     limits: Limits = DEFAULT_LIMITS,
     progress: Listener = NOBODY,
-) -> DiffReport:
-    """What changed from one run to the other, on the GPU that is busiest in the first; parts sum to the difference.
+) -> DiffAnswer:
+    """Tell whether AFTER is faster than BEFORE, by how much, how sure that is, and why.
 
-    A side is a profile, a folder or glob of several runs of the same, a baseline, tables that `nsys stats` printed, or
-    the JSON of `gpuledger time`; that of two operations holds both sides, and stands alone. `anyway` compares what is
-    unlike; `control` are ranges, by a regular expression, whose code did not change.
+    Each is a profile, a folder or glob of several runs of the same, a baseline saved with --save-baseline, tables that
+    `nsys stats` printed, or the JSON of `gpuledger time`; that of two operations holds both sides. The difference of
+    the usual step is split into parts that sum to it: number of kernel calls, time per call, other kernels, exposed
+    communication and copies, idle time by what set it off. Steps are resampled for an interval; a difference inside
+    the noise is called no change.
+
+    \b
+    Gates (--fail-on) are WHAT[:REGEX]>LIMIT:
+      WHAT   step, compute, comm, copy, idle[:CAUSE], family:REGEX,
+             kernel:REGEX, range:REGEX, call:REGEX (time);
+             launches (a count); copied, memory (bytes)
+      LIMIT  a number with %, ns, us, ms, s, B, kB, MB or GB behind it
+    A gate fails if the whole interval of the change is beyond the limit,
+    passes if the whole is within, and is undecided else.
+
+    \b
+    Examples:
+      gpuledger diff before.sqlite after.sqlite
+      gpuledger diff 'before/*.sqlite' 'after/*.sqlite' -o diff.html
+      gpuledger diff timed.json
+      gpuledger diff run.sqlite --save-baseline=base.json
+      gpuledger diff base.json run.sqlite --fail-on='step>2%' --junit=diff.xml
+      gpuledger diff base.json run.sqlite --fail-on='step>2%' --comment
     """
+    from gpuledger.analyse.diff.compare import compare as compare_sides
+    from gpuledger.analyse.diff.gate import outcome, parse_gate
+    from gpuledger.present.views.diff import diff_answer
+    from gpuledger.trace.model import Trace
+    from gpuledger.verbs.compared_sides import pair_of_timings, read_sides
+
     if after is not None:
         sides = read_sides(before, after, wanted or Selection(), limits, progress)
     else:
@@ -75,117 +97,8 @@ def diff(
         if pair is None:
             raise GpuledgerError("one side alone cannot be compared", hint="give two, or a timing of two operations")
         sides = pair
-    changed = compare_sides(*sides, anyway=anyway, control=control)
-    return DiffReport(**asdict(changed))
+    found = compare_sides(*sides, anyway=anyway, control=control)
+    return diff_answer(found, [outcome(parse_gate(gate), found, undecided=undecided) for gate in gates])
 
 
 compare = diff  # as Python programs call it
-
-
-def read_sides(
-    before: Profile, after: Profile, wanted: Selection, limits: Limits = DEFAULT_LIMITS, progress: Listener = NOBODY
-) -> tuple[RunSide, RunSide]:
-    """Both sides, of the same GPU, cut into steps alike; under names that tell them apart."""
-
-    def read(asked: Selection) -> tuple[RunSide, RunSide]:
-        sides = Sides(asked, progress, limits)
-        return sides.read(before, "before"), sides.read(after, "after")
-
-    one, other = like_sides(read, wanted)
-    if one.name != other.name:
-        return one, other
-    names = told_apart(before, after)
-    return replace(one, name=names[0]), replace(other, name=names[1])
-
-
-class Sides:
-    """Reads sides. All of one comparison are of the same GPU: that of the first, where the others use it too."""
-
-    def __init__(
-        self, wanted: Selection, tell: Listener, limits: Limits, look: Callable[[Trace, Device], object] = lambda *_: 0
-    ) -> None:
-        """`look` sees each trace that a side is made of, with the GPU that is compared."""
-        self._wanted, self._tell, self._limits, self._look = wanted, tell, limits, look
-        self._gpu: int | None = None
-
-    def read(self, given: Profile, otherwise: str = "") -> RunSide:
-        if isinstance(given, Trace):
-            return self._of_profile(given, otherwise)
-        path, given = Path(given), str(given)
-        if path.is_file() and is_baseline(look_at(path).head):
-            return self._keep_gpu(read_baseline(_content(path, "baseline", self._limits), path.name))
-        if (timed := timings_at(given, self._limits)) is not None:
-            return side_of_timing(_only(timed, path.name), path.name)
-        if is_printed_tables(given, limits=self._limits):
-            return side_of_tables(open_summaries(given, limits=self._limits), path.name, self._wanted.families)
-        if self._wanted.rank is not None:
-            return self._of_profile(given, path.name)
-        found, failed = job_profiles([given], self._limits)
-        if failed:
-            raise UnreadableProfile(f"{failed[0].profile}: {failed[0].sentence}")
-        runs = [self._of_profile(profile.address, profile.name) for profile in found]
-        return pool_runs(runs, path.name or given)
-
-    def _of_profile(self, profile: Profile, name: str) -> RunSide:
-        self._tell.clear()
-        gc.collect()  # the last side's trace and books, which refer to each other in a circle
-        trace = ProfileReading(self._limits, self._tell, rank=self._wanted.rank).trace(
-            profile, columns_for(), WHERE_SAMPLED
-        )
-        self._tell.stage(BOOKS)
-        devices = analyse_devices(trace, name, self._wanted)
-        device = busiest(devices, self._gpu)
-        self._look(trace, device)
-        return self._keep_gpu(side_of(trace, devices, device, name, self._wanted.families))
-
-    def _keep_gpu(self, side: RunSide) -> RunSide:
-        if self._gpu is None:
-            self._gpu = side.gpu
-        return side
-
-
-def told_apart(one: Profile, other: Profile) -> tuple[str, str]:
-    """What to call two files: their names, with as many folders as it takes to tell them apart."""
-    if isinstance(one, Trace) or isinstance(other, Trace):
-        return "before", "after"
-    parts = Path(one).parts, Path(other).parts
-    longest = max(map(len, parts))
-    least = next((count for count in range(1, longest + 1) if parts[0][-count:] != parts[1][-count:]), 1)
-    return str(Path(*parts[0][-least:])), str(Path(*parts[1][-least:]))
-
-
-def timings_at(given: str | Path, limits: Limits) -> tuple[TimedOperation, ...] | None:
-    """What `gpuledger time` wrote there, one operation or two; None where it is something else."""
-    path = Path(given)
-    if not path.is_file() or not is_timing(look_at(path).head):
-        return None
-    return timed_operations(_content(path, "timing", limits), path.name)
-
-
-def pair_of_timings(given: str | Path, limits: Limits) -> tuple[RunSide, RunSide] | None:
-    """Both sides from one file of two operations that were timed in turns; None where it is something else."""
-    timed = timings_at(given, limits)
-    if timed is None or len(timed) == 1:
-        return None
-    return sides_of_pair(*timed)
-
-
-def _only(timed: tuple[TimedOperation, ...], name: str) -> TimedOperation:
-    if len(timed) > 1:
-        raise UnreadableProfile(
-            f"{name}: holds two operations that were timed in turns",
-            hint=f"`gpuledger diff {shlex.quote(name)}` compares the two",
-        )
-    return timed[0]
-
-
-def _content(path: Path, what: str, limits: Limits) -> bytes:
-    source = look_at(path)
-    if source.size > limits.event_bytes:
-        most = bytes_text(limits.event_bytes)
-        raise UnreadableProfile(
-            f"{source.name}: {bytes_text(source.size)}, and no {what} is larger than {most}",
-            hint=f"if this is one: --limit=event-bytes={source.size}",
-        )
-    with opened(source) as file:
-        return file.read()

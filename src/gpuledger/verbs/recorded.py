@@ -1,4 +1,4 @@
-"""What was recorded: what a profile holds, and NVIDIA's tables of it."""
+"""NVIDIA's tables of a profile."""
 
 from __future__ import annotations
 
@@ -6,45 +6,15 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
-from gpuledger.analyse.inventory import Contents, contents
 from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS, NvidiaReport, columns_for, report_named
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.present.views.info import info_document
 from gpuledger.present.views.nvidia import NamedSheet, nvidia_sheet, stats_document
 from gpuledger.present.views.shown import ShownAnswer
-from gpuledger.read.cache import kept_of_profile
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import NotMeasured, Trace
-from gpuledger.trace.tables import Table
 from gpuledger.verbs import DEFAULT_REPORTS
 from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
-
-
-def info(
-    profile: Profile, *, verbose: bool = False, limits: Limits = DEFAULT_LIMITS, progress: Listener = NOBODY
-) -> ShownAnswer[Contents]:
-    """What is in a profile, what is missing, and what that means; host and environment only if `verbose`."""
-    trace = ProfileReading(limits, progress).trace(profile, tuple(Table))
-    progress.stage("taking stock")
-    result = contents(trace)
-    kept = None if isinstance(profile, Trace) else kept_of_profile(profile)
-    name = "profile" if isinstance(profile, Trace) else str(profile)
-    shown = _shareable(trace) if verbose else trace
-    return ShownAnswer((result,), lambda: info_document(name, shown, result, kept, verbose=verbose))
-
-
-def _shareable(trace: Trace) -> Trace:
-    """The same with a command and an environment that others may see."""
-    from gpuledger.capture.shareable import shareable_command, shareable_value
-
-    private = trace.origin.private
-    settings = ((key, *value.partition("=")) for key, value in private.environment)
-    variables = tuple((key, f"{name}{sign}{shareable_value(name, value)}") for key, name, sign, value in settings)
-    told = replace(private, command=tuple(shareable_command(private.command)), environment=variables)
-    return replace(trace, origin=replace(trace.origin, private=told))
 
 
 def stats(

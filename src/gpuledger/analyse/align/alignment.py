@@ -276,11 +276,11 @@ class Alignment(Struct, frozen=True):
         counting = [check for check in self.checks if check.verdict in COUNTING]
         if counting:
             first = next(check for check in counting if check.verdict == self.verdict)
-            others = [check.title for check in counting if check is not first]
+            others = [check.check.label for check in counting if check is not first]
             also = say("; see also {checks}", checks=_listed(others)) if others else ""
             return say("{state}: {evidence}{also}.", state=_STATES[self.verdict], evidence=first.evidence[0], also=also)
         known, untold = (
-            [check.title for check in self.checks if check.verdict == kind] for kind in (KNOWN, NOT_MEASURED)
+            [check.check.label for check in self.checks if check.verdict == kind] for kind in (KNOWN, NOT_MEASURED)
         )
         accepted = say("; known: {checks}", checks=_listed(known)) if known else ""
         but = joined("", (accepted, say("; {checks} could not be checked", checks=_listed(untold)) if untold else ""))

@@ -33,6 +33,7 @@ from gpuledger.analyse.align.side_by_side import (
     AcceptedDifference,
     AlignCheck,
     AlignRow,
+    CheckName,
     Figure,
     KnownDifferences,
     SideBySide,
@@ -54,16 +55,6 @@ NAMED: Final = 3  # so many kernels are named that make up the difference
 MAIN_SHARE: Final = 0.9  # the longest kernels that together hold this share of a side's time are its main ones
 CRITICAL_SHARE: Final = 0.05  # a kernel with this share of the operation's time is critical
 COUNT_SHARE: Final = 0.1  # calls may differ by this share, or by one, before it is a failure
-
-_TITLES: Final = {
-    NAMES: say("kernel names"),
-    COUNTS: say("calls per forward"),
-    MISSING_KERNELS: say("missing kernels"),
-    EXTRA_KERNELS: say("extra kernels"),
-    LATENCY: say("latency per forward"),
-    GRAPH: say("CUDA graphs"),
-    SHAPE: say("launch shape"),
-}
 
 
 class FoundDifference(Struct, frozen=True):
@@ -100,16 +91,16 @@ def _sifted(check: str, items: Iterable[FoundDifference], known: KnownDifference
     return counted, tuple(accepted)
 
 
-def _answer(check: str, sifted: _Sifted, mock: str, e2e: str, figures: dict[str, Figure]) -> AlignCheck:
+def _answer(check: CheckName, sifted: _Sifted, mock: str, e2e: str, figures: dict[str, Figure]) -> AlignCheck:
     """The check's answer: its verdict is the worst of what counts."""
     counted, accepted = sifted
     verdict = worst((KNOWN if accepted else PASS, *(item.verdict for item in counted)))
     evidence = tuple(item.sentence for item in counted)
-    return AlignCheck(check, _TITLES[check], verdict, mock, e2e, figures, evidence, accepted)
+    return AlignCheck(check, verdict, mock, e2e, figures, evidence, accepted)
 
 
-def _not_measured(check: str, why: str, figures: dict[str, Figure]) -> AlignCheck:
-    return AlignCheck(check, _TITLES[check], NOT_MEASURED, "", "", figures, (why,))
+def _not_measured(check: CheckName, why: str, figures: dict[str, Figure]) -> AlignCheck:
+    return AlignCheck(check, NOT_MEASURED, "", "", figures, (why,))
 
 
 def main_names(kernels: Sequence[ForwardKernel]) -> frozenset[str]:
@@ -198,7 +189,7 @@ def _counts(sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     return replace(answer, verdict=verdict, evidence=(*answer.evidence, *shared))
 
 
-def _alone(check: str, sides: SideBySide, known: KnownDifferences) -> AlignCheck:
+def _alone(check: CheckName, sides: SideBySide, known: KnownDifferences) -> AlignCheck:
     """Whether the mock runs every kernel of the model's operation (missing), and no other (extra)."""
     is_missing = check == MISSING_KERNELS
     level, side = (MISSING, sides.e2e) if is_missing else (INSERTED, sides.mock)

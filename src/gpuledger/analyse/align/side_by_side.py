@@ -20,6 +20,7 @@ from gpuledger.catalog.kernel_names import EXACT, label
 from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
 from gpuledger.regex import NamePattern
+from gpuledger.rows import LabelledCode
 from gpuledger.trace.measured import Dim3
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED, DoubtfulFigure
 
@@ -205,7 +206,20 @@ VERDICTS: Final = (NOT_MEASURED, PASS, KNOWN, WARN, UNDECIDED, FAIL)
 
 COUNTING: Final = (FAIL, UNDECIDED, WARN)  # verdicts that say something against a mock
 
-CHECKS = ("names", "counts", "missing", "extra", "latency", "graph", "shape")
+
+class CheckName(LabelledCode):
+    """What is asked."""
+
+    NAMES = "names", say("kernel names")
+    COUNTS = "counts", say("calls per forward")
+    MISSING = "missing", say("missing kernels")
+    EXTRA = "extra", say("extra kernels")
+    LATENCY = "latency", say("latency per forward")
+    GRAPH = "graph", say("CUDA graphs")
+    SHAPE = "shape", say("launch shape")
+
+
+CHECKS: Final = tuple(CheckName)
 NAMES, COUNTS, MISSING_KERNELS, EXTRA_KERNELS, LATENCY, GRAPH, SHAPE = CHECKS
 
 Figure = int | float | str | None
@@ -253,8 +267,7 @@ class AcceptedDifference(Struct, frozen=True):
 class AlignCheck(Struct, frozen=True):
     """One check's answer."""
 
-    check: str
-    title: str
+    check: CheckName
     verdict: str
     mock: str  # the mock's figure, for people
     e2e: str

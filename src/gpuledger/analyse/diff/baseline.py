@@ -2,173 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Final
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
 
 from gpuledger.analyse.diff.run_side import WHOLES, RunSide
 from gpuledger.errors import UnreadableProfile
-from gpuledger.json_types import Json
+from gpuledger.json_types import text_of_message
 from gpuledger.ledger.causes import TRIGGERS
 
-SCHEMA: Final = "gpuledger.baseline/1"
-
 _MOST: Final = 2**56  # two years in nanoseconds: the sum of some steps of that still has room in 64 bits
-
-Grid: TypeAlias = Annotated[list[int], Meta(min_length=3, max_length=3)]
-
-
-class BaselineKernelJson(Json):
-    """Like kernels: of one name, launch shape and place in the program."""
-
-    name: str
-    bare: str
-    grid: Grid
-    block: Grid
-    place: list[str]
-    family: str
-    calls: int
-    time_ns: int
-    operator: str | UnsetType = UNSET
-    inputs: str | UnsetType = UNSET
-
-
-class BaselineCallJson(Json):
-    """The calls of one CUDA function on the host."""
-
-    name: str
-    kind: str
-    calls: int
-    time_ns: int
-
-
-class BaselineLaunchesJson(Json):
-    """The calls that launched the steps' kernels."""
-
-    per_step: list[int]
-    functions: list[BaselineCallJson]
-
-
-class BaselineRangeJson(Json):
-    """The ranges of one name, ids left out. null: not known, as from a table."""
-
-    name: str
-    instances: int
-    host_ns: int
-    gpu_ns: int | None
-    wait_ns: int | None
-    inside: list[str]
-    calls: dict[str, int] | None
-    work: dict[str, int] | None
-
-
-class BaselineCopiesJson(Json):
-    """The copies of one kind, or the memsets."""
-
-    kind: str
-    count: int
-    bytes: int | None
-    time_ns: int
-
-
-class BaselineFigureJson(Json):
-    """One counter of one kernel, with both ends of its interval."""
-
-    percent: float
-    low: float
-    high: float
-
-
-class BaselineUseJson(Json):
-    """What kernels of one name and launch shape use of the GPU."""
-
-    name: str
-    grid: Grid
-    block: Grid
-    time_ns: int
-    figures: dict[str, BaselineFigureJson]
-
-
-class BaselineJson(Json):
-    """One side of a comparison, saved by gpuledger diff --save-baseline. Keys ending in _ns are integer nanoseconds,
-    sums over all steps.
-    """
-
-    schema: Literal["gpuledger.baseline/1"]
-    name: str
-    tool: str
-    whole: Literal["step", "window", "kernel time"]
-    source: str | None
-    run_steps: list[int]
-    length_ns: list[int]
-    gpu: int
-    gpu_name: str | None
-    clock_hz: int | None
-    gpus: dict[str, int]
-    ranks: int | None
-    lines: list[str]
-    books_ns: Annotated[list[list[int]], Meta(description="a row per step, a column per line")]
-    kernels: list[BaselineKernelJson]
-    comm: list[BaselineKernelJson]
-    calls: list[BaselineCallJson] | None
-    launches: BaselineLaunchesJson | None
-    ranges: list[BaselineRangeJson] | None
-    copies: list[BaselineCopiesJson]
-    peak_bytes: int | None
-    kernel_steps: dict[str, list[int]]
-    range_steps: dict[str, list[int]]
-    losses: list[str]
-    use: Annotated[
-        list[BaselineUseJson],
-        Meta(
-            description="What kernels use of the GPU, in percent of what it could do while they ran, from samples; by "
-            "counter."
-        ),
-    ]
-    busy_clock_hz: Annotated[
-        float | None, Meta(description="The mean clock of the multiprocessors while kernels ran, from samples.")
-    ]
-    idle_ns: Annotated[dict[str, int], Meta(description="Idle time of all steps by what set it off.")] | UnsetType = (
-        UNSET
-    )
-    busy_ns: Annotated[
-        list[int] | UnsetType | None,
-        Meta(description="Compute as light, lost, avoidable and unknown; null where little of it is known."),
-    ] = UNSET
-    overlap_ns: (
-        Annotated[
-            int,
-            Meta(description="Of the sum of kernels' times, what ran beside others; absent: they are shares."),
-        ]
-        | UnsetType
-    ) = UNSET
-    phases_ns: (
-        Annotated[dict[str, int], Meta(description="All steps by phase of a layer; empty where no layers are known.")]
-        | UnsetType
-    ) = UNSET
 
 
 def is_baseline(head: bytes) -> bool:
     """Whether a file that begins so is a baseline."""
-    return SCHEMA.encode() in head[:200]
+    return str(RunSide.__struct_config__.tag).encode() in head[:200]
 
 
-def baseline_json(side: RunSide) -> BaselineJson:
-    """The document; `read_baseline` gives an equal side back."""
-    content = msgspec.to_builtins(side, str_keys=True, enc_hook=str)  # a sentence is just its text
-    return msgspec.convert({"schema": SCHEMA, **content}, BaselineJson)
+def baseline_content(side: RunSide) -> bytes:
+    """The file; `read_baseline` gives an equal side back."""
+    return msgspec.json.format(msgspec.json.encode(side, enc_hook=text_of_message), indent=1) + b"\n"
 
 
 def read_baseline(content: bytes, name: str) -> RunSide:
-    """The side that was saved; `name` is what a refusal calls it. Keys that older versions did not write may lack."""
+    """The side that was saved; `name` is what a refusal calls it."""
     try:
-        raw = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-        schema = msgspec.json.decode(raw.pop("schema", b'""'), type=str)
-        if schema != SCHEMA:
-            raise UnreadableProfile(f"{name}: a document {schema or 'without a schema'}, not {SCHEMA}")
         # a line of the books by its name; what is none is a ValueError, which msgspec turns into its own
-        side = msgspec.json.decode(msgspec.json.encode(raw), type=RunSide, dec_hook=lambda kind, line: kind(line))
+        side = msgspec.json.decode(content, type=RunSide, dec_hook=lambda kind, line: kind(line))
         problem = _problem(side)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         problem = str(error)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,22 +46,41 @@ from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.errors import GpuledgerError
+from gpuledger.ledger.books import Line
 from gpuledger.messages import say
+from gpuledger.rows import Label, LabelledCode, Row, Unit
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text
 
-CALLS, PER_CALL, MIX, OVERLAP, OTHER_COMPUTE = COMPUTE_PARTS = (
-    *("calls", "time per call", "mix"),
-    *("overlap", "other compute"),
-)
-UNLIKE = "unlike steps"
-LIGHT, LOST, AVOIDABLE, UNKNOWN = BUSY_PARTS = ("light", "lost", "avoidable", "unknown")
+
+class StepPart(LabelledCode):
+    """A part of the difference that is no line of the books."""
+
+    CALLS = "calls", say("calls{per}", per="")
+    PER_CALL = "time per call", say("time per call")
+    MIX = "mix", say("mix")
+    OVERLAP = "overlap", say("overlap")
+    OTHER_COMPUTE = "other compute", say("other compute")
+    UNLIKE = "unlike steps", say("unlike steps")
+
+
+CALLS, PER_CALL, MIX, OVERLAP, OTHER_COMPUTE, UNLIKE = StepPart
+COMPUTE_PARTS: Final = (CALLS, PER_CALL, MIX, OVERLAP, OTHER_COMPUTE)
+
+
+class BusyPart(LabelledCode):
+    """What compute is good for."""
+
+    LIGHT = "light", say("light: the work itself")
+    LOST = "lost", say("lost: time beyond that")
+    AVOIDABLE = "avoidable", say("avoidable work")
+    UNKNOWN = "unknown", say("unknown")
 
 
 class DiffPart(Struct, frozen=True):
     """One reason why a step takes longer (or less, below zero)."""
 
-    name: str
+    name: StepPart | Line
     ns: int
 
 
@@ -121,7 +140,7 @@ def _is_restructured(pair: KernelPair, calls: tuple[float, float], each_ns: tupl
 
 def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tuple[DiffPart, ...]:
     """The parts of the difference of the usual steps, those that are always there and those that are not zero."""
-    split = {
+    split: dict[StepPart | Line, float] = {
         CALLS: math.fsum(change.by_calls_ns for change in changed),
         PER_CALL: math.fsum(change.by_time_ns for change in changed),
         MIX: math.fsum(change.by_mix_ns for change in changed),
@@ -140,24 +159,33 @@ def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tup
     return tuple(map(DiffPart, split, round_to_sum(list(split.values()), delta)))
 
 
-class BusyChange(Struct, frozen=True):
-    """Compute of one kind, per step: light is the work itself, lost what it takes beyond that; or a phase."""
+class ChangeRow(Row, frozen=True):
+    """Time of one kind per step, a mean."""
 
-    name: str
-    before_ns: float
-    after_ns: float
-    delta_ns: int  # of compute, these sum to its parts
+    name: Annotated[str, Label(say("What"))]
+    before_ns: Annotated[int, Label(say("Before"), Unit.NS, is_summed=True)]
+    after_ns: Annotated[int, Label(say("After"), Unit.NS, is_summed=True)]
+    delta_ns: Annotated[int, Label(say("Change"), Unit.CHANGE_NS, is_summed=True)]
 
 
-def busy_changes(before: RunSide, after: RunSide, split: Sequence[DiffPart]) -> tuple[BusyChange, ...] | None:
-    """The change in compute by what it was good for; None where a side does not tell."""
+def change_rows(before: Mapping[Any, float], after: Mapping[Any, float]) -> tuple[ChangeRow, ...]:
+    """Times by name on both sides, what changed most first."""
+    both = {name: (before.get(name, 0.0), after.get(name, 0.0)) for name in (*before, *after)}
+    rows = (ChangeRow(name, round(old), round(new), round(new) - round(old)) for name, (old, new) in both.items())
+    return tuple(sorted(rows, key=lambda row: -abs(row.delta_ns)))
+
+
+def busy_changes(before: RunSide, after: RunSide, split: Sequence[DiffPart]) -> tuple[ChangeRow, ...]:
+    """The change in compute by what it was good for, summing to its parts; none where a side does not tell."""
     if before.busy_ns is None or after.busy_ns is None:
-        return None
+        return ()
     old, new = ([ns / side.steps for ns in side.busy_ns or ()] for side in (before, after))
     changed_ns = sum(part.ns for part in split if part.name in COMPUTE_PARTS)
     moved = [then - now for now, then in zip(old, new, strict=True)]
-    moved[BUSY_PARTS.index(LOST)] += changed_ns - math.fsum(moved)  # what the parts of compute were rounded by
-    return tuple(map(BusyChange, BUSY_PARTS, old, new, round_to_sum(moved, changed_ns)))
+    moved[list(BusyPart).index(BusyPart.LOST)] += changed_ns - math.fsum(
+        moved
+    )  # what the parts of compute were rounded by
+    return tuple(map(ChangeRow, BusyPart, map(round, old), map(round, new), round_to_sum(moved, changed_ns)))
 
 
 def round_to_sum(amounts: Sequence[float], total: int) -> list[int]:
@@ -247,14 +275,11 @@ def _alone(kernels: Sequence[RunUse], spelling: str) -> dict[object, RunUse]:
     return {key: kernel for key, kernel in zip(keys, kernels, strict=True) if often[key] == 1}
 
 
-def phase_changes(before: RunSide, after: RunSide) -> tuple[BusyChange, ...]:
-    """The phases of a layer, idle time and other work, per step; what changed most first. None where a side lacks."""
+def phase_changes(before: RunSide, after: RunSide) -> tuple[ChangeRow, ...]:
+    """The phases of a layer, idle time and other work, per step; none where a side does not know phases."""
     if not (before.phases_ns and after.phases_ns):
         return ()
-    names = dict.fromkeys((*before.phases_ns, *after.phases_ns))
-    per_step = [[side.phases_ns.get(name, 0) / side.steps for side in (before, after)] for name in names]
-    changed = [BusyChange(name, old, new, round(new - old)) for name, (old, new) in zip(names, per_step, strict=True)]
-    return tuple(sorted(changed, key=lambda change: -abs(change.delta_ns)))
+    return change_rows(*({name: ns / side.steps for name, ns in side.phases_ns.items()} for side in (before, after)))
 
 
 ALIKE: Final = 0.01  # numbers of calls that differ by less than this share are the same
@@ -278,9 +303,9 @@ class Diff(Struct, frozen=True):
     notes: tuple[str, ...]
     use: tuple[UseChange, ...] | None
     """What the same kernels use of the GPU, where that surely changed; None where a side was not sampled."""
-    busy: tuple[BusyChange, ...] | None = None
-    """The change in compute, a change in work told apart from one in pace; None where a side does not tell."""
-    phases: tuple[BusyChange, ...] = ()
+    busy: tuple[ChangeRow, ...] = ()
+    """The change in compute, a change in work told apart from one in pace; none where a side does not tell."""
+    phases: tuple[ChangeRow, ...] = ()
 
     @property
     def is_host_alone(self) -> bool:
@@ -301,10 +326,10 @@ class Diff(Struct, frozen=True):
         return same_work and abs(of_host - means) <= HOST_ALONE * abs(of_host)
 
     @property
-    def share(self) -> float:
-        """The change as a share of before; infinite where there was nothing before."""
+    def share(self) -> float | None:
+        """The change as a share of before; None where there was nothing before."""
         before_ns = self.before.median_ns
-        return self.delta_ns / before_ns if before_ns else math.inf if self.delta_ns else 0.0
+        return self.delta_ns / before_ns if before_ns else None if self.delta_ns else 0.0
 
 
 def compare(before: RunSide, after: RunSide, *, anyway: bool = False, control: str | None = None) -> Diff:

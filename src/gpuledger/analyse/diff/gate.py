@@ -8,11 +8,10 @@ if the whole is within, and is undecided else. What cannot be measured is an err
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Struct
 
@@ -21,7 +20,9 @@ from gpuledger.analyse.diff.noise import LEAST_SHARE, UNSURE_SHARE, Interval, me
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunSide
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.books import Line, LineKind
+from gpuledger.messages import say
 from gpuledger.regex import NamePattern
+from gpuledger.rows import Label, Row, Unit
 from gpuledger.trace.model import NotMeasured
 from gpuledger.verdicts import FAIL, UNDECIDED, DoubtfulFigure, Verdict
 
@@ -66,25 +67,25 @@ class DiffGate(Struct, frozen=True):
         return KINDS[self.what][0]
 
 
-class GateOutcome(Struct, frozen=True):
-    """What became of one gate. Values are per step."""
+class GateOutcome(Row, frozen=True):
+    """What became of one gate. Values are per step, in nanoseconds, bytes or pieces."""
 
-    gate: DiffGate
-    before: float
-    after: float
-    interval: Interval | NotMeasured
-    verdict: Verdict
-    tripped: bool  # whether it fails, or is undecided where the user takes that for a failure
-    in_noise: bool  # whether it is over the limit, but may be chance
-    deciding_steps: int | None
-    """So many steps a side would decide what is undecided; None where nothing is, or no number would."""
-
-    @property
-    def share(self) -> float:
-        """The change as a share of before; infinite for what is new."""
-        if not self.before:
-            return math.inf if self.after else 0.0
-        return (self.after - self.before) / self.before
+    gate: Annotated[str, Label(say("Gate"))]
+    verdict: Annotated[Verdict, Label(say("Verdict"))]
+    measures: Annotated[str, Label(say("Measures"), meaning="time, count or size")]
+    before: Annotated[float, Label(say("Before"), Unit.AMOUNT)]
+    after: Annotated[float, Label(say("After"), Unit.AMOUNT)]
+    change_share: Annotated[float | None, Label(say("Change"), Unit.CHANGE)]
+    interval: tuple[float, float] | None
+    """Of the change."""
+    no_interval: str | None
+    """Why there is none."""
+    tripped: bool
+    """Whether it fails, or is undecided where that counts as a failure."""
+    may_be_noise: bool
+    """Whether it is over the limit, but may be chance."""
+    deciding_steps: Annotated[int | None, Label(say("Steps needed"), Unit.COUNT)]
+    """So many steps a side would decide what is undecided; null where nothing is, or no number would."""
 
 
 def parse_gate(text: str) -> DiffGate:
@@ -133,13 +134,16 @@ def outcome(gate: DiffGate, diff: Diff, *, undecided: Literal["fail", "pass"] = 
     verdict = change.at_most(limit)
     is_open = verdict == UNDECIDED
     return GateOutcome(
-        gate,
-        before,
-        after,
-        interval,
-        verdict,
+        gate=gate.text,
+        verdict=verdict,
+        measures=gate.measures,
+        before=before,
+        after=after,
+        change_share=grown / before if before else None if after else 0.0,
+        interval=None if isinstance(interval, NotMeasured) else (interval.low_ns, interval.high_ns),
+        no_interval=interval.reason if isinstance(interval, NotMeasured) else None,
         tripped=verdict == FAIL or (is_open and undecided == "fail"),
-        in_noise=is_open and grown > limit,
+        may_be_noise=is_open and grown > limit,
         deciding_steps=change.deciding_samples(limit) if is_open else None,
     )
 

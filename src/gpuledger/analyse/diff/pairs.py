@@ -29,11 +29,26 @@ from gpuledger.catalog.kernel_families import OTHER
 from gpuledger.catalog.kernel_names import label, without_numbers, without_tile
 from gpuledger.errors import GpuledgerError
 from gpuledger.messages import say
+from gpuledger.rows import LabelledCode
 from gpuledger.units import count_text, share_text
 
-LEVELS: Final = ("place", "shape", "name", "function", "operator", "family", "new", "vanished")
 
-SAME_SHAPE: Final = LEVELS[:2]
+class PairLevel(LabelledCode):
+    """How kernels and ranges were paired, the surest first."""
+
+    PLACE = "place", say("place")
+    SHAPE = "shape", say("shape")
+    NAME = "name", say("name")
+    FUNCTION = "function", say("function")
+    OPERATOR = "operator", say("operator")
+    FAMILY = "family", say("family")
+    NUMBERS = "numbers", say("numbers")
+    RENAMED = "renamed", say("renamed")
+    NEW = "new", say("new")
+    VANISHED = "vanished", say("vanished")
+
+
+SAME_SHAPE: Final = (PairLevel.PLACE, PairLevel.SHAPE)
 """The levels at which launch shapes are known to be the same; those of tables are not known."""
 
 ABOUT_AS_OFTEN: Final = 2
@@ -79,7 +94,7 @@ _BY_LEVEL: Final[tuple[tuple[str, _Key], ...]] = (
 def pair_kernels(
     before: Sequence[RunKernel], after: Sequence[RunKernel], steps_before: int = 1, steps_after: int = 1
 ) -> tuple[KernelPair, ...]:
-    """Every kernel of both sides in exactly one pair, in the order of LEVELS."""
+    """Every kernel of both sides in exactly one pair, the surest level first."""
     left, right = list(before), list(after)
     pairs: list[KernelPair] = []
     for level, key in _BY_LEVEL:

@@ -103,8 +103,11 @@ class StepLaunches(Struct, frozen=True):
         return sum(function.time_ns for function in self.functions)
 
 
-class RunSide(Struct, frozen=True):
-    """All that is compared. None: the profile does not say."""
+class RunSide(Struct, frozen=True, tag_field="schema", tag="gpuledger.baseline/1"):
+    """All that is compared of one side, sums over all its steps; None: the profile does not say.
+
+    `gpuledger diff --save-baseline` saves it as it is.
+    """
 
     name: str
     tool: str

@@ -55,6 +55,12 @@ class BusyTime(Struct, frozen=True):
         return self.light_ns + self.lost_ns + self.avoidable_ns + self.unknown_ns
 
 
+class FamilyTime(BusyTime, frozen=True, kw_only=True):
+    """The same of one family of kernels."""
+
+    family: str
+
+
 class LightRow(Struct, frozen=True):
     """The kernels of one name that operators of one name launched, over the steady stretch."""
 
@@ -81,11 +87,17 @@ class StepAtLight(Struct, frozen=True):
     """
 
     now_ns: int
+    """The mean steady step."""
     step_ns: int
-    mfu_share: float  # of the step as it is: arithmetic at the peak of its type, of kernels that it limits
-    bandwidth_share: float  # likewise: bytes at the memory's bandwidth, of kernels that they limit
-    unknown_share: float  # of compute: left out of both
-    tokens: int | None  # of one step on this GPU, by what was looked up; None where that is not known
+    mfu_share: float
+    """Of now_ns: arithmetic at the peak of its type, of kernels that it limits. Avoidable work and kernels that memory
+    limits, or that are unknown, are left out."""
+    bandwidth_share: float
+    """Of now_ns: bytes at the memory's bandwidth, of kernels that they limit."""
+    unknown_share: float
+    """Of compute: left out of both."""
+    tokens: int | None
+    """Rows of the vocabulary that one step looks up on this GPU; null where that is not known."""
 
 
 ENOUGH_KNOWN: Final = 0.1  # what a step could take is told where no more of its compute is unknown
@@ -95,7 +107,7 @@ class LightBooks(Struct, frozen=True):
     """Of one GPU's steady stretch."""
 
     whole: BusyTime
-    families: tuple[tuple[str, BusyTime], ...]  # the longest first
+    families: tuple[FamilyTime, ...]  # the longest first
     rows: tuple[LightRow, ...]  # likewise
     source: LightSource  # what most of the known time is known from
     skinny_ns: int
@@ -164,8 +176,9 @@ def light_books(device: Device, kernels: SteadyKernels) -> LightBooks | None:
     sums_of, by_family = kernels.by_family(parts), []
     lines = {line.family: ns for line, ns in device.line_ns.items() if line.is_compute and line.family}
     for name, whole_ns in sorted(lines.items(), key=lambda entry: -entry[1]):
-        by_family.append((name, _rounded(sums_of.get(name, np.array([0.0, 0.0, 0.0, 1.0])), whole_ns)))
-    sums = [sum(getattr(part, side) for _, part in by_family) for side in PARTS]
+        parts_ns = _rounded(sums_of.get(name, np.array([0.0, 0.0, 0.0, 1.0])), whole_ns)
+        by_family.append(FamilyTime(*parts_ns, family=name))
+    sums = [sum(getattr(part, side) for part in by_family) for side in PARTS]
     seen = np.bincount(light.source, own, len(LightSource))[: LightSource.UNKNOWN]
     source = LightSource(int(seen.argmax())) if seen.any() else LightSource.UNKNOWN
     is_skinny = kernels.of_families(frozenset({"gemm"})) & (light.roof == LightRoof.MEMORY)
@@ -202,10 +215,11 @@ def _tokens(light: KernelLight, steps: int) -> int | None:
     return count // steps or None if words >= LEAST_WORDS else None
 
 
-def _rounded(parts: NDArray[np.float64], whole_ns: int) -> BusyTime:
+def _rounded(parts: NDArray[np.float64], whole_ns: int) -> list[int]:
     """These shares of a whole, which they sum to."""
     edges = np.rint(np.cumsum(parts) / parts.sum() * whole_ns).astype(np.int64)
-    return BusyTime(*np.diff(edges, prepend=0).tolist())
+    parts_ns: list[int] = np.diff(edges, prepend=0).tolist()
+    return parts_ns
 
 
 def light_rows(device: Device, kernels: SteadyKernels, most: int | None = None) -> tuple[LightRow, ...]:

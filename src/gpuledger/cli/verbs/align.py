@@ -90,7 +90,7 @@ def align(
     if sum((asked["range_pattern"] is not None, asked["kernel_pattern"] is not None, auto)) > 1:
         raise click.UsageError("--range, --pattern and --auto are three ways to find the operation: give one.")
     alignment = answering("align")
-    from gpuledger.verbs.diff import timings_at
+    from gpuledger.verbs.compared_sides import timings_at
     from gpuledger.verdicts import FAIL, UNDECIDED
 
     accepted = None if known_file is None else _accepted(known_file)
@@ -110,9 +110,7 @@ def align(
     )
     output.show(answer.document())
     if junit is not None:
-        from gpuledger.present.views.align import align_junit
-
-        Output("junit", junit, output.force, output.quiet).write(align_junit(answer))
+        Output("junit", junit, output.force, output.quiet).write(answer.junit())
     if gate and answer.verdict in ((FAIL, UNDECIDED) if undecided == "fail" else (FAIL,)):
         sys.exit(GATE)
 

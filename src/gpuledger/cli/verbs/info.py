@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from gpuledger.cli.commands import command_of
 from gpuledger.cli.inputs import limit_option, profile_argument, words
 from gpuledger.cli.main import answering
-from gpuledger.cli.output import Output, english_options, output_options
+from gpuledger.cli.output import Output, english_options
 from gpuledger.limits import Limits
-from gpuledger.verbs import DEFAULT_REPORTS
+from gpuledger.verbs import DEFAULT_REPORTS, inventory
 
 
 def _print_formats(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -21,37 +22,14 @@ def _print_formats(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
         ctx.exit()
 
 
-@click.command()
-@profile_argument
-@click.option(
+info = click.option(
     "--formats",
     is_flag=True,
     is_eager=True,
     expose_value=False,
     callback=_print_formats,
     help="Print the formats that are read, the versions seen, and what each lacks.",
-)
-@click.option(
-    "-v", "--verbose", is_flag=True, help="Also the profile's own tables, the command line, host and environment."
-)
-@limit_option
-@output_options
-def info(profile: Path, verbose: bool, limits: Limits, output: Output) -> None:
-    """Show what is in PROFILE, what is missing, and what that means.
-
-    Prints the tool and its version, GPUs, processes, the time span, the rows of every table, and the profile's
-    health: what was lost, and what nsys itself warned about. Command lines and environment variables only with
-    --verbose. Of a file that cannot be read, it says what it is and what to do with it.
-
-    \b
-    Examples:
-      gpuledger info run.sqlite
-      gpuledger info --formats
-      gpuledger info run.sqlite --format=json | jq .tables
-      gpuledger info run_pqtdir
-    """
-    answer = answering("info")(profile, verbose=verbose, limits=limits, progress=output.progress)
-    output.show(answer.document())
+)(command_of(inventory.info))
 
 
 def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:

@@ -28,14 +28,6 @@ class HealthJson(Json):
     sentence: str
 
 
-class MissingJson(Json):
-    """What the profile does not hold, why, and what that leaves open; never counted as 0."""
-
-    what: str
-    reason: str
-    means: str
-
-
 class TableJson(Json):
     """One table; the keys of a row are those of the CSV."""
 

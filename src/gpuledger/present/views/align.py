@@ -1,166 +1,222 @@
-"""An alignment for people and programs: the verdict, the seven checks, what to do, and the kernels side by side."""
+"""Whether a mock runs what the model runs: the verdict, the seven checks, what to do, and the kernels side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.analyse.align.alignment import Alignment, Isolation
-from gpuledger.analyse.align.kernel_sequences import INSERTED, MISSING, ForwardKernel
-from gpuledger.analyse.align.operation_side import forwards_text
-from gpuledger.analyse.align.side_by_side import KNOWN, NOT_MEASURED, WARN, AlignCheck, AlignRow, shape_text
-from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE, label
-from gpuledger.messages import Message, joined, say
+from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
+from gpuledger.analyse.align.side_by_side import AlignCheck, AlignRow, CheckName, Figure
+from gpuledger.catalog.kernel_names import label
+from gpuledger.messages import joined, say
 from gpuledger.present import document as doc
-from gpuledger.present.sheet import Column, Sheet, Term, Unit
+from gpuledger.present.views.answer import Answer, health_rows
 from gpuledger.present.writers.junit import Case, junit_xml
+from gpuledger.rows import Label, LabelledCode, Row, Unit
+from gpuledger.trace.measured import Dim3
 from gpuledger.trace.model import Note, Severity, always_shown
 from gpuledger.units import count_text, time_text
-from gpuledger.verdicts import FAIL, PASS, UNDECIDED
-
-CHECKS: Final = say("Checks")
+from gpuledger.verdicts import FAIL
 
 MOST_ROWS: Final = 40
-"""So many rows of a long forward are drawn for people: those that differ first. Files for programs have all."""
+"""Rows of a long forward that people see: those that differ first. Programs have all."""
 
 MOST_LINES: Final = 6
-"""So much of what a check found is said to people."""
-
-VERDICT_WORDS: Final = {
-    PASS: say("PASS"),
-    KNOWN: say("KNOWN"),
-    WARN: say("WARN"),
-    UNDECIDED: say("UNDECIDED"),
-    FAIL: say("FAIL"),
-    NOT_MEASURED: say("NOT MEASURED"),
-}
-_LEVEL_WORDS: Final = {
-    EXACT: say("exact"),
-    FUNCTION: say("function"),
-    FAMILY: say("family"),
-    NONE: say("none"),
-    MISSING: say("missing"),
-    INSERTED: say("inserted"),
-}
-_SHAPE_WORDS: Final = {None: "", True: say("same"), False: say("differs")}
-_BADGES: Final = {PASS: "good", WARN: "warn", UNDECIDED: "warn", FAIL: "bad"}
+"""Of what a check found, for people."""
 
 
-class _Line(Struct, frozen=True):
-    """A line of the table for people: like rows together, at the place of the first."""
+class AlignVerdict(LabelledCode):
+    """What became of a check, or of all."""
 
-    at: int
-    calls: int
-    row: AlignRow
-    mock_ns: int | None
-    e2e_ns: int | None
-
-    @property
-    def alike(self) -> bool:
-        return self.row.level == EXACT and not self.row.shape_differs
+    PASS = "PASS", say("PASS"), "good"
+    KNOWN = "KNOWN", say("KNOWN")
+    WARN = "WARN", say("WARN"), "warn"
+    UNDECIDED = "UNDECIDED", say("UNDECIDED"), "warn"
+    FAIL = "FAIL", say("FAIL"), "bad"
+    NOT_MEASURED = "NOT MEASURED", say("NOT MEASURED")
 
 
-def align_document(made: Alignment, health: Sequence[Note]) -> doc.Document:
-    """The alignment; JSON is the document gpuledger.align/1."""
-    first = (
-        doc.Heading(title(made), 1),
-        doc.Paragraph(made.conclusion),
-        doc.Paragraph(about(made)),
-        checks_block(made),
-    )
-    return doc.Document(
-        blocks=lambda: (doc.Group((*first, *evidence_blocks(made, health))),),
-        data=doc.json_by("align.align_json", made, health),
-        sheets=lambda: (_every_row(made.sides.rows),),
-        page=lambda: _page(made, health),
-    )
+class KernelMatch(LabelledCode):
+    """How like two kernels are; or on which side one has no partner."""
+
+    EXACT = "exact", say("exact")
+    FUNCTION = "function", say("function")
+    FAMILY = "family", say("family")
+    NONE = "none", say("none")
+    MISSING = "missing", say("missing")
+    INSERTED = "inserted", say("inserted")
 
 
-def _page(made: Alignment, health: Sequence[Note]) -> doc.Page:
-    """The conclusion, the seven checks with their verdicts, and the kernels side by side."""
-    sides = ((say("Mock, GPU time per forward"), made.sides.mock), (say("Model"), made.sides.e2e))
-    tiles = [doc.Tile(name, time_text(side.gpu_ns)) for name, side in sides if side.gpu_ns is not None]
-    blocks = [
-        doc.Heading(CHECKS),
-        checks_block(made),
-        doc.Heading(say("What was seen")),
-        *evidence_blocks(made, health),
-    ]
-    return doc.Page(
-        title(made),
-        made.conclusion,
-        headline=about(made),
-        tiles=(doc.Tile(say("Verdict"), VERDICT_WORDS[made.verdict]), *tiles),
-        sections=(*doc.chapters(blocks), doc.AGAIN),
-    )
+class AcceptedRow(Struct, frozen=True):
+    """A difference that the user knows of and accepts."""
+
+    what: str
+    reason: str
 
 
-def title(made: Alignment) -> str:
-    """What was compared with what."""
-    return say("{before} against {after}", before=made.sides.mock.profile, after=made.sides.e2e.profile)
+class AlignCheckRow(Row, frozen=True):
+    """One check."""
+
+    check: Annotated[CheckName, Label(say("Check"))]
+    verdict: Annotated[AlignVerdict, Label(say("Verdict"))]
+    mock: Annotated[str, Label(say("Mock"))]
+    e2e: Annotated[str, Label(say("Model"))]
+    figures: dict[str, Figure]
+    evidence: tuple[str, ...]
+    remedy: str | None
+    """What to do; null where the check does not warn or fail."""
+    known: tuple[AcceptedRow, ...]
 
 
-def checks_block(made: Alignment) -> doc.SheetBlock:
-    """The seven checks."""
+class AlignKernelRow(Row, frozen=True):
+    """A kernel of the mock's forward and one of the model's, or one alone."""
 
-    def verdict(check: AlignCheck) -> Term:
-        return Term(check.verdict, VERDICT_WORDS[check.verdict], badge=_BADGES.get(check.verdict, ""))
+    position: Annotated[int, Label("#", Unit.ID, 3)]
+    mock_kernel: Annotated[str | None, Label(say("Kernel of the mock"), shorten=label)]
+    mock_ns: Annotated[int | None, Label(say("Mock"), Unit.NS)]
+    e2e_kernel: Annotated[str | None, Label(say("of the model"), detail=2, shorten=label)]
+    e2e_ns: Annotated[int | None, Label(say("Model"), Unit.NS)]
+    ratio: Annotated[float | None, Label(say("Ratio"), Unit.RATIO, 1, "the mock's time over the model's")]
+    match: Annotated[KernelMatch, Label(say("Match"))]
+    moved: Annotated[bool, Label(say("Moved"), detail=4)]
+    same_shape: Annotated[bool | None, Label(say("Same shape"), detail=3)]
+    mock_grid: Annotated[Dim3 | None, Label(say("Grid of the mock"), Unit.TRIPLE, 5)]
+    mock_block: Annotated[Dim3 | None, Label(say("Block of the mock"), Unit.TRIPLE, 5)]
+    e2e_grid: Annotated[Dim3 | None, Label(say("Grid of the model"), Unit.TRIPLE, 5)]
+    e2e_block: Annotated[Dim3 | None, Label(say("Block of the model"), Unit.TRIPLE, 5)]
+    mock_in_graph: bool | None
+    e2e_in_graph: bool | None
+    mock_stream: int | None
+    e2e_stream: int | None
 
-    columns = (
-        Column("check", say("Check"), Unit.TEXT, "title"),
-        Column("verdict", say("Verdict"), Unit.TEXT, verdict),
-        Column("mock", say("Mock"), Unit.TEXT),
-        Column("e2e", say("Model"), Unit.TEXT),
-    )
-    return doc.SheetBlock(Sheet.of("align_checks", CHECKS, columns, made.checks))
+
+class AlignSide(Struct, frozen=True):
+    """One side."""
+
+    profile: str
+    gpu_name: str | None
+    steps: int | None
+    ranks: int
+    forwards: int
+    """In the steady steps, the first included."""
+    compared: int
+    """Forwards that could stand for the side."""
+    alike: int
+    """Of these, those with the sequence of kernels shown."""
+    gpu_ns: int
+    """The kernels' own times in the median forward."""
+    elapsed_ns: int | None
+    """From first start to last end, the median."""
+    spread_ns: tuple[int, int] | None
+    """10th and 90th percentile of a forward's GPU time."""
 
 
-def evidence_blocks(made: Alignment, health: Sequence[Note]) -> list[doc.Block]:
-    """What each check found, and the kernels side by side."""
-    found = made.sides
-    blocks: list[doc.Block] = []
-    blocks += [
-        doc.Points(
-            say("{title}: {verdict}", title=check.title, verdict=VERDICT_WORDS[check.verdict]),
-            tuple(map(_sentence, _said(check))),
+class AlignAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.align/1"):
+    """Whether a mock of one operation runs the same kernels as in the model, as fast."""
+
+    verdict: AlignVerdict
+    """The worst of the checks; known and unmeasured ones do not count."""
+    isolated_by: Isolation
+    mock: AlignSide
+    e2e: AlignSide
+    notes: tuple[str, ...]
+    checks: Annotated[tuple[AlignCheckRow, ...], Label(say("Checks"))]
+    kernels: Annotated[tuple[AlignKernelRow, ...], Label(say("Kernel by kernel"), meaning="in order of execution")]
+
+    def shown_rows(self, table: str) -> Sequence[Row]:
+        rows = self.kernels
+        if table != "kernels" or len(rows) <= MOST_ROWS:
+            return super().shown_rows(table)
+        first = sorted(rows, key=lambda row: (_is_alike(row), -max(row.mock_ns or 0, row.e2e_ns or 0)))[:MOST_ROWS]
+        return sorted(first, key=lambda row: row.position)
+
+    def blocks(self) -> Iterator[doc.Block]:
+        yield doc.Conclusion(self.sentences[0])
+        yield doc.Remarks(self.sentences[1:])
+        yield doc.SheetBlock(self.sheet("checks"), doc.SheetTitle.NAMED, tells_hidden=True)
+        for check in self.checks:
+            if check.evidence:
+                title = say("{title}: {verdict}", title=check.check.label, verdict=check.verdict.label)
+                yield doc.Points(title, tuple(map(_sentence, _found(check))))
+        yield doc.SheetBlock(self.sheet("kernels"), doc.SheetTitle.NAMED, tells_hidden=True)
+        if (left_out := len(self.kernels) - MOST_ROWS) > 0:
+            yield doc.Paragraph(say("{count} more kernels are in CSV and JSON.", count=count_text(left_out)))
+        if self.notes:
+            yield doc.Points(say("Notes"), tuple(map(_sentence, self.notes)), is_section=True)
+
+    def page(self) -> doc.Page:
+        """With the verdict and both times at a glance."""
+        tiles = (
+            doc.Tile(say("Verdict"), self.verdict.label),
+            doc.Tile(say("Mock, GPU time per forward"), time_text(self.mock.gpu_ns)),
+            doc.Tile(say("Model"), time_text(self.e2e.gpu_ns)),
         )
-        for check in made.checks
-        if check.evidence
-    ]
-    lines, left_out = _worth_drawing(found.rows)
-    blocks += [doc.Heading(say("Kernel by kernel")), doc.SheetBlock(_side_by_side(lines))]
-    if left_out:
-        blocks.append(
-            doc.Paragraph(
-                say("{count} more kinds of kernels, and single calls, are in CSV and JSON.", count=count_text(left_out))
+        return replace(super().page(), tiles=tiles)
+
+    def junit(self) -> str:
+        """JUnit XML: one case per check. Only FAIL is a failure; what is not measured says so."""
+        cases = [
+            Case(
+                name=check.check.label,
+                said="; ".join((check.verdict, *check.evidence, *((check.remedy,) if check.remedy else ()))),
+                failure=check.evidence[0] if check.verdict == FAIL else "",
             )
-        )
-    lost = [*(note.sentence for note in health if note.severity is Severity.LOSS), *always_shown(health)]
-    if noted := (*made.notes, *lost):
-        blocks.append(doc.Points(say("Notes"), tuple(map(_sentence, noted)), is_section=True))
-    return blocks
+            for check in self.checks
+        ]
+        return junit_xml(f"gpuledger align {self.mock.profile} {self.e2e.profile}", cases)
 
 
-def _said(check: AlignCheck) -> list[str]:
+def _is_alike(row: AlignKernelRow) -> bool:
+    return row.match is KernelMatch.EXACT and row.same_shape is not False
+
+
+def _found(check: AlignCheckRow) -> Iterator[str]:
     """What a check found, some of it, and what to do."""
-    more = len(check.evidence) - MOST_LINES
-    lines = list(check.evidence[:MOST_LINES])
-    lines += [say("{count} more of the kind", count=count_text(more))] if more > 0 else []
-    return [*lines, say("What to do: {remedy}", remedy=check.remedy)] if check.remedy else lines
+    yield from check.evidence[:MOST_LINES]
+    if (more := len(check.evidence) - MOST_LINES) > 0:
+        yield say("{count} more of the kind", count=count_text(more))
+    if check.remedy:
+        yield say("What to do: {remedy}", remedy=check.remedy)
 
 
-def about(made: Alignment) -> str:
-    """How the operation was found, and what of it was compared."""
-    found = made.sides
+def _sentence(text: str) -> str:
+    """With a full stop."""
+    return text if text.endswith(".") else say("{told}.", told=text)
+
+
+def align_answer(made: Alignment, health: Sequence[Note] = ()) -> AlignAnswer:
+    """The alignment; `health` is that of both profiles."""
+    mock, e2e = made.sides.mock, made.sides.e2e
+    lost = (note.sentence for note in health if note.severity is Severity.LOSS)
+    return AlignAnswer(
+        profile=say("{before} against {after}", before=mock.profile, after=e2e.profile),
+        sentences=(made.conclusion, _about(made)),
+        health=health_rows(health),
+        verdict=AlignVerdict(made.verdict),
+        isolated_by=made.isolation,
+        mock=_side(mock),
+        e2e=_side(e2e),
+        notes=(*made.notes, *lost, *always_shown(health)),
+        checks=tuple(map(_check, made.checks)),
+        kernels=tuple(_kernel(position, row) for position, row in enumerate(made.sides.rows, 1)),
+    )
+
+
+def _about(made: Alignment) -> str:
+    """What was compared, how the operation was found, and what of it was compared."""
+    mock, e2e = made.sides.mock, made.sides.e2e
+    names = say("{before} against {after}", before=mock.profile, after=e2e.profile)
     both = say(
         "{mock} of the mock and {e2e} of the model",
-        mock=forwards_text(found.mock.forwards),
-        e2e=forwards_text(found.e2e.forwards),
+        mock=forwards_text(mock.forwards),
+        e2e=forwards_text(e2e.forwards),
     )
-    gpus = joined(say(" and "), dict.fromkeys(name for name in (found.mock.gpu_name, found.e2e.gpu_name) if name))
-    return joined(" · ", [part for part in (_isolated(made.isolation), both, gpus) if part])
+    gpus = joined(say(" and "), dict.fromkeys(name for name in (mock.gpu_name, e2e.gpu_name) if name))
+    return joined(" · ", [part for part in (names, _isolated(made.isolation), both, gpus) if part])
 
 
 def _isolated(isolation: Isolation) -> str:
@@ -171,123 +227,38 @@ def _isolated(isolation: Isolation) -> str:
     return say("isolated by pattern '{pattern}'", pattern=isolation.expression)
 
 
-def _sentence(text: str) -> str:
-    """With a full stop."""
-    return text if text.endswith(".") else say("{told}.", told=text)
+def _side(side: OperationSide) -> AlignSide:
+    known = {name: getattr(side, name) for name in AlignSide.__struct_fields__}
+    return AlignSide(**known | {"gpu_name": side.gpu_name or None, "steps": side.steps or None})
 
 
-def _worth_drawing(rows: Sequence[AlignRow]) -> tuple[list[_Line], int]:
-    """Lines in order, and how many are left out: of many rows, like ones are one line, those that differ come first."""
-    single = [_Line(at, 1, row, *_times([row])) for at, row in enumerate(rows, 1)]
-    if len(rows) <= MOST_ROWS:
-        return single, 0
-    grouped: dict[object, list[AlignRow]] = {}
-    first: dict[object, int] = {}
-    for at, row in enumerate(rows, 1):
-        key = (row.names, row.level, row.moved, row.same_shape)
-        grouped.setdefault(key, []).append(row)
-        first.setdefault(key, at)
-    lines = [_Line(first[key], len(some), some[0], *_times(some)) for key, some in grouped.items()]
-    chosen = sorted(lines, key=lambda line: (line.alike, -max(line.mock_ns or 0, line.e2e_ns or 0)))[:MOST_ROWS]
-    return sorted(chosen, key=lambda line: line.at), len(lines) - len(chosen)
-
-
-def _times(rows: Sequence[AlignRow]) -> tuple[int | None, int | None]:
-    mock = [row.mock.time_ns for row in rows if row.mock is not None]
-    e2e = [row.e2e.time_ns for row in rows if row.e2e is not None]
-    return sum(mock) if mock else None, sum(e2e) if e2e else None
-
-
-def _name(kernel: ForwardKernel | None) -> str:
-    return "" if kernel is None else kernel.name
-
-
-def _side_by_side(lines: Sequence[_Line]) -> Sheet:
-    """For people: one column of names where they are the same on both sides."""
-    same = all(line.row.level == EXACT for line in lines)
-    several = any(line.calls > 1 for line in lines)
-
-    def model_kernel(line: _Line) -> str:
-        return say("same") if line.row.level == EXACT else label(_name(line.row.e2e)) if line.row.e2e else ""
-
-    def ratio(line: _Line) -> float | None:
-        return line.mock_ns / line.e2e_ns if line.mock_ns is not None and line.e2e_ns else None
-
-    def match(line: _Line) -> Message:
-        level = _LEVEL_WORDS[line.row.level]
-        return say("{level}, moved", level=level) if line.row.moved else level
-
-    columns = (
-        Column("position", "#", Unit.ID, "at", detail=3),
-        *((Column("calls", say("Calls"), Unit.COUNT),) if several else ()),
-        Column(
-            "mock_kernel",
-            say("Kernel") if same else say("Kernel of the mock"),
-            Unit.TEXT,
-            lambda line: label(line.row.mock.name) if line.row.mock else "",
-            shorten=label,
-        ),
-        Column("mock_time", say("Mock") if same else say("Time"), Unit.FIGURE, lambda line: _time(line.mock_ns)),
-        *(() if same else (Column("e2e_kernel", say("of the model"), Unit.TEXT, model_kernel, shorten=label),)),
-        Column("e2e_time", say("Model") if same else say("Time"), Unit.FIGURE, lambda line: _time(line.e2e_ns)),
-        Column("ratio", say("Ratio"), Unit.RATIO, ratio, detail=1),
-        Column("match", say("Match"), Unit.TEXT, match),
-        Column("shape", say("Shape"), Unit.TEXT, lambda line: _SHAPE_WORDS[line.row.same_shape], detail=2),
+def _check(check: AlignCheck) -> AlignCheckRow:
+    return AlignCheckRow(
+        check.check,
+        AlignVerdict(check.verdict),
+        check.mock,
+        check.e2e,
+        dict(check.figures),
+        check.evidence,
+        check.remedy,
+        tuple(AcceptedRow(accepted.sentence, accepted.difference.reason) for accepted in check.accepted),
     )
-    return Sheet.of("align_kernels", say("Kernel by kernel"), columns, lines)
 
 
-def _time(ns: int | None) -> str:
-    return "" if ns is None else time_text(ns)
-
-
-def _every_row(rows: Sequence[AlignRow]) -> Sheet:
-    """For programs."""
-
-    def kernel_columns(side: str, words: str) -> tuple[Column, Column]:
-        def time(row: AlignRow) -> int | None:
-            kernel: ForwardKernel | None = getattr(row, side)
-            return None if kernel is None else kernel.time_ns
-
-        return (
-            Column(f"{side}_kernel", f"{words} Kernel", Unit.TEXT, lambda entry: _name(getattr(entry[1], side))),
-            Column(f"{side}_ns", f"{words} Time", Unit.NS, lambda entry: time(entry[1])),
+def _kernel(position: int, row: AlignRow) -> AlignKernelRow:
+    sides = {
+        f"{side}_{ours}": None if kernel is None else getattr(kernel, theirs)
+        for side, kernel in (("mock", row.mock), ("e2e", row.e2e))
+        for ours, theirs in (
+            *(("kernel", "name"), ("ns", "time_ns"), ("grid", "grid"), ("block", "block")),
+            *(("in_graph", "in_graph"), ("stream", "stream")),
         )
-
-    def shape_column(side: str, words: str) -> Column:
-        def shape(entry: tuple[int, AlignRow]) -> str:
-            kernel: ForwardKernel | None = getattr(entry[1], side)
-            return "" if kernel is None or kernel.shape is None else shape_text(kernel.shape)
-
-        return Column(f"{side}_shape", f"{words} Shape", Unit.TEXT, shape)
-
-    def ratio(entry: tuple[int, AlignRow]) -> str:
-        return "" if entry[1].ratio is None else f"{entry[1].ratio:.4f}"
-
-    columns = (
-        Column("position", "Position", Unit.ID, lambda entry: entry[0]),
-        *kernel_columns("mock", "Mock"),
-        *kernel_columns("e2e", "E2E"),
-        Column("ratio", "Ratio", Unit.TEXT, ratio),
-        Column("match", "Match", Unit.TEXT, lambda entry: entry[1].level),
-        Column("moved", "Moved", Unit.TEXT, lambda entry: "yes" if entry[1].moved else ""),
-        Column(
-            "shape", "Same Shape", Unit.TEXT, lambda entry: {None: "", True: "yes", False: "no"}[entry[1].same_shape]
-        ),
-        shape_column("mock", "Mock"),
-        shape_column("e2e", "E2E"),
+    }
+    return AlignKernelRow(
+        position=position,
+        ratio=row.ratio,
+        match=KernelMatch(row.level),
+        moved=row.moved,
+        same_shape=row.same_shape,
+        **sides,
     )
-    return Sheet.of("align_kernels", "Kernel by kernel", columns, enumerate(rows, 1))
-
-
-def align_junit(made: Alignment) -> str:
-    """JUnit XML: one case per check. Only FAIL is a failure; what is not measured says so."""
-    cases = [
-        Case(
-            name=check.title,
-            said="; ".join((check.verdict, *check.evidence, *((check.remedy,) if check.remedy else ()))),
-            failure=check.evidence[0] if check.verdict == FAIL else "",
-        )
-        for check in made.checks
-    ]
-    return junit_xml(f"gpuledger align {made.sides.mock.profile} {made.sides.e2e.profile}", cases)

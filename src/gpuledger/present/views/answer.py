@@ -50,8 +50,14 @@ class VerbAnswer(ShownResult, Struct, frozen=True, kw_only=True, tag_field="sche
     def sheet(self, table: str, *, is_exact: bool = False) -> Sheet:
         """A table for people, or as CSV has it."""
         kind = _tables(type(self))[table]
+        rows = getattr(self, table) if is_exact else self.shown_rows(table)
         why_empty = self.not_measured.get(table, "")
-        return row_sheet(table, self.title(table), kind, getattr(self, table), is_exact=is_exact, why_empty=why_empty)
+        return row_sheet(table, self.title(table), kind, rows, is_exact=is_exact, why_empty=why_empty)
+
+    def shown_rows(self, table: str) -> Sequence[Row]:
+        """The rows of a table that people see."""
+        rows: Sequence[Row] = getattr(self, table)
+        return rows
 
     def shown(self) -> list[str]:
         """The tables that people see: those with rows; without any, all."""

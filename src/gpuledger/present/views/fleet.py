@@ -47,11 +47,11 @@ from gpuledger.messages import capitalised, joined, say, uncapitalised
 from gpuledger.present import document as doc
 from gpuledger.present.charts.over_time import HeatRow, heat_map
 from gpuledger.present.finding_words import saving_range_words, shown_finding
-from gpuledger.present.json.report import FindingJson, finding_json
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Column, Sheet
 from gpuledger.present.terms import notes_block
 from gpuledger.present.views.answer import HealthRow, VerbAnswer, health_rows
+from gpuledger.present.views.report_answer import FindingReport, finding_report
 from gpuledger.rows import Label, Row, Unit
 from gpuledger.trace.model import Note, NotMeasured, Severity
 from gpuledger.units import count_text, time_text
@@ -124,7 +124,7 @@ class FleetAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.fleet/1"
     step_ns: int | None
     """The median over steps of what the slowest rank takes."""
     late: Lateness | None
-    findings: tuple[FindingJson, ...]
+    findings: tuple[FindingReport, ...]
     health: tuple[HealthRow, ...]
     stragglers: Annotated[tuple[Straggler, ...], Label(say("Stragglers: ranks that others wait for"))]
     phases: Annotated[tuple[RankPhase, ...], Label(say("Phases by rank, per step"))]
@@ -277,7 +277,7 @@ def fleet_answer(name: str, fleet: Fleet) -> FleetAnswer:
         world_size=None if isinstance(job.world_size, NotMeasured) else job.world_size,
         step_ns=None if isinstance(slowest_ns, NotMeasured) else slowest_ns,
         late=None if isinstance(late, NotMeasured) else late,
-        findings=tuple(finding_json(finding, None) for finding in findings),  # ranks have no one clock: no instants
+        findings=tuple(finding_report(finding, None) for finding in findings),  # ranks have no one clock: no instants
         health=health_rows(job.notes),
         stragglers=stragglers(job, late, fixed),
         phases=rank_phases(job.ranks),
@@ -358,7 +358,7 @@ def _late_sheet(late: Lateness) -> Sheet:
     return Sheet.of("late", title, columns, rows)
 
 
-def _finding(told: FindingJson) -> Finding:
+def _finding(told: FindingReport) -> Finding:
     """What is shown of a finding."""
     return Finding(
         told.code,

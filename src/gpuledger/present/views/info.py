@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Final
+from collections.abc import Iterator
+from typing import Annotated, Final
 
-from gpuledger.analyse.inventory import ON_GPU, Contents, GpuUse
+from msgspec import Struct, field
+
+from gpuledger.analyse.inventory import ON_GPU, Contents, GpuUse, Missing, ProcessUse, contents
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
+from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.safe_text import shell_word, visible
-from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.sheet import Sheet, plain
 from gpuledger.present.terms import severity_term
+from gpuledger.present.views.answer import Answer, health_rows
+from gpuledger.rows import Label
 from gpuledger.system.kept_files import KeptOfProfile
-from gpuledger.trace.model import CORRECTED, Decoding, NotMeasured, Origin, Severity, Trace, os_pid
+from gpuledger.trace.model import CORRECTED, Decoding, NotMeasured, Origin, Private, Severity, Trace
 from gpuledger.trace.tables import Table
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
@@ -22,46 +26,115 @@ _MOST_IDLE: Final = 8
 """More processes without GPU work are one row."""
 
 
-def info_document(
-    path: str, trace: Trace, found: Contents, kept: KeptOfProfile | None = None, *, verbose: bool
-) -> doc.Document:
-    """The inventory; `path` is the profile as the user named it, `kept` what the cache has of it."""
-    name = Path(path).name
-    in_text: list[doc.Block] = [
-        *(_untitled(sheet) for sheet in (_gpu_sheet(found), _process_sheet(found, folds=True)) if sheet.rows),
-        doc.Definitions(
+class ProfileOrigin(Struct, frozen=True):
+    """Where a profile came from. null: it does not say."""
+
+    tool: str
+    tool_version: str | None
+    schema_version: str | None
+    container: str
+    """How the profile is stored: sqlite, parquetdir, arrowdir, json, json.gz."""
+    started_utc: str | None
+    driver_version: str | None
+    cuda_version: str | None
+    asked_for: tuple[str, ...] | None
+    """What the capture was told to trace, in the profiler's words."""
+    decoding: Decoding | None
+    gpus: tuple[str, ...]
+    """Their names."""
+
+
+def profile_origin(origin: Origin) -> ProfileOrigin:
+    """What may be told of it to anyone."""
+    told = {name: getattr(origin, name) for name in ProfileOrigin.__struct_fields__ if name != "gpus"}
+    return ProfileOrigin(**told, gpus=tuple(gpu.name for gpu in origin.gpus))
+
+
+class InfoAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.info/1"):
+    """The inventory of one profile. null: the profile does not say."""
+
+    summary: str
+    """What the profile is, in a line."""
+    origin: ProfileOrigin
+    span_ns: tuple[int, int] | None
+    plain_window_ns: int | None
+    """How long what was recorded took without the profiler, by the manifest beside the profile; null where it says
+    nothing."""
+    launched_share: float | None
+    """The share of GPU work whose launch call was recorded."""
+    gpus: Annotated[tuple[GpuUse, ...], Label(say("GPUs"))]
+    processes: Annotated[tuple[ProcessUse, ...], Label(say("Processes"))]
+    missing: Annotated[tuple[Missing, ...], Label(say("Not in this profile"))]
+    recorded: dict[str, int] = field(name="tables")
+    """Rows by table."""
+    source_rows: dict[str, int]
+    """Rows by table of the profile's own."""
+    private: Private | None
+    """Only with --verbose."""
+    kept: KeptOfProfile | None
+    """What the cache has of the profile, but for answers of `info` itself; null where the cache is switched off."""
+
+    def blocks(self) -> Iterator[doc.Block]:
+        yield doc.Opening(self.profile, self.summary)
+        yield doc.Conclusion(self.sentences[0])
+        yield doc.Remarks(self.sentences[1:])
+        for sheet in (self.sheet("gpus"), self._folded_processes()):
+            if sheet.rows:
+                yield doc.SheetBlock(sheet, tells_hidden=True)
+        counts = {table: count_text(rows) for table, rows in self.recorded.items() if rows}
+        names, digits = (max(map(len, texts), default=0) for texts in (counts, counts.values()))
+        yield doc.Definitions(
             say("Recorded"),
-            tuple((_counted(found, table), Table(table).schema.row) for table, rows in found.rows if rows),
-        ),
-    ]
-    sheets = (
-        _gpu_sheet(found),
-        _process_sheet(found),
-        _table_sheet(found),
-        *((_source_sheet(trace),) if verbose else ()),
-    )
-    in_markdown = [doc.SheetBlock(sheet, doc.SheetTitle.NAMED) for sheet in sheets if sheet.rows]
-    private: list[doc.Block] = [_untitled(_source_sheet(trace)), _private(trace)] if verbose else []
-    return doc.Document(
-        blocks=lambda: (
-            doc.Opening(name, origin_line(trace, found)),
-            doc.Conclusion(_verdict(trace, found)),
-            doc.Remarks((*_facts(trace, found), *_kept_lines(kept))),
-            doc.Only(doc.Medium.TEXT, tuple(in_text)),
-            doc.Only(doc.Medium.MARKDOWN, tuple(in_markdown)),
-            doc.Definitions(
-                say("Not in this profile"), tuple((missing.what, missing.means) for missing in found.missing)
-            ),
-            doc.Definitions(
-                say("Health"), tuple((severity_term(note.severity).words, note.sentence) for note in trace.health)
-            ),
-            doc.Only(
-                doc.Medium.TEXT,
-                (*private, doc.Remarks((say("next: {command}", command=f"gpuledger stats {shell_word(path)}"),))),
-            ),
-        ),
-        data=doc.json_by("inventory.info_json", name, trace, found, kept, verbose=verbose),
-        sheets=lambda: (_rows_sheet(trace, found),),
+            tuple((f"{table:<{names}}  {rows:>{digits}}", Table(table).schema.row) for table, rows in counts.items()),
+        )
+        yield doc.Definitions(
+            say("Not in this profile"), tuple((missing.what, missing.means) for missing in self.missing)
+        )
+        yield doc.Definitions(
+            say("Health"), tuple((severity_term(Severity(row.severity)).words, row.sentence) for row in self.health)
+        )
+        if self.private is not None:
+            yield doc.Points(
+                say("Tables of the profile"),
+                tuple(f"{visible(table)} {count_text(rows)}" for table, rows in self.source_rows.items()),
+                is_section=True,
+            )
+            yield _private(self.private)
+        yield doc.Only(
+            doc.Medium.TEXT,
+            (doc.Remarks((say("next: {command}", command=f"gpuledger stats {shell_word(self.profile)}"),)),),
+        )
+
+    def _folded_processes(self) -> Sheet:
+        """A row for each process; those without GPU work are one where they are many, as of a whole system."""
+        others = [use for use in self.processes if not use.gpu_work]
+        if len(others) <= _MOST_IDLE:
+            return self.sheet("processes")
+        threads, calls, ranges = (sum(getattr(use, key) for use in others) for key in ("threads", "calls", "ranges"))
+        together = ProcessUse(None, say("{count} others", count=count_text(len(others))), threads, calls, ranges, 0)
+        shown = [use for use in self.processes if use.gpu_work]
+        return row_sheet("processes", self.title("processes"), ProcessUse, [*shown, together])
+
+
+def info_answer(name: str, trace: Trace, kept: KeptOfProfile | None = None, *, verbose: bool = False) -> InfoAnswer:
+    """The inventory; what may name people or places only if `verbose`. `kept` is what the cache has of the profile."""
+    found = contents(trace)
+    return InfoAnswer(
+        profile=name,
+        sentences=(_verdict(trace, found), *_facts(trace, found), *_kept_lines(kept)),
+        health=health_rows(trace.health),
+        summary=origin_line(trace, found),
+        origin=profile_origin(trace.origin),
+        span_ns=plain(found.span),
+        plain_window_ns=plain(trace.plain_window_ns),
+        launched_share=plain(found.launched),
+        gpus=found.gpus,
+        processes=found.processes,
+        missing=found.missing,
+        recorded=dict(found.rows),
+        source_rows=dict(trace.origin.source_rows),
+        private=trace.origin.private if verbose else None,
+        kept=kept,
     )
 
 
@@ -84,26 +157,9 @@ def _verdict(trace: Trace, found: Contents) -> Message:
     return say("Good for a report: nothing was lost. Not recorded: {names}.", names=names)
 
 
-def _untitled(sheet: Sheet) -> doc.SheetBlock:
-    """A sheet whose first heading says what it is."""
-    return doc.SheetBlock(sheet, tells_hidden=True)
-
-
-def _rows_sheet(trace: Trace, found: Contents) -> Sheet:
-    """The rows of every table, ours and the profile's own."""
-    columns = (
-        Column("of", "Of", Unit.TEXT, lambda table: table[0]),
-        Column("table", "Table", Unit.TEXT, lambda table: table[1][0]),
-        Column("rows", "Rows", Unit.COUNT, lambda table: table[1][1]),
-    )
-    ours = [("gpuledger", table) for table in found.rows]
-    theirs = [(trace.origin.tool, table) for table in trace.origin.source_rows]
-    return Sheet.of("rows", "Rows", columns, (*ours, *theirs))
-
-
 def _kept_lines(kept: KeptOfProfile | None) -> list[str]:
     """What the next question about the profile need not wait for; nothing where nothing is kept."""
-    if kept is None or kept.since_s is None:
+    if kept is None or kept.since_utc is None:
         return []
     parts = []
     if kept.readings:
@@ -120,13 +176,12 @@ def _kept_lines(kept: KeptOfProfile | None) -> list[str]:
             if kept.answers == 1
             else say("{count} answers of {verbs} ({size})", count=count_text(kept.answers), verbs=names, size=size)
         )
-    since = datetime.fromtimestamp(kept.since_s, UTC).strftime("%Y-%m-%d %H:%M")
     what = joined(say(", "), parts)
     return [
         say(
             "kept in the cache: {what}, since {time} UTC, in {folder}",
             what=what,
-            time=since,
+            time=kept.since_utc[:16].replace("T", " "),
             folder=visible(kept.folder),
         )
     ]
@@ -141,7 +196,7 @@ def origin_line(trace: Trace, found: Contents) -> str:
         else say("{tool}, version not recorded", tool=origin.tool)
     ]
     in_use = [use for use in found.gpus if use.is_used] or found.gpus
-    names = Counter(visible(use.gpu.name) for use in in_use)
+    names = Counter(visible(use.name) for use in in_use)
     parts += [name if count == 1 else joined(" x ", (str(count), name)) for name, count in sorted(names.items())]
     count = count_text(len(found.processes))
     parts.append(say("{count} process", count=count) if count == "1" else say("{count} processes", count=count))
@@ -209,73 +264,8 @@ def _sentence(origin: Origin) -> str:
     return joined(say(", "), parts)
 
 
-def _gpu_sheet(found: Contents) -> Sheet:
-    def memory(use: GpuUse) -> str | None:
-        return None if use.gpu.memory_bytes is None else bytes_text(use.gpu.memory_bytes)
-
-    columns = (
-        Column("gpu", "GPU", Unit.ID, "index"),
-        Column("name", say("Name"), Unit.TEXT, "gpu.name"),
-        Column("memory", say("Memory"), Unit.TEXT, memory, detail=2),
-        Column("sms", say("SMs"), Unit.COUNT, "gpu.sm_count", detail=1),
-        Column("processes", say("Processes"), Unit.COUNT, detail=3),
-        Column("streams", say("Streams"), Unit.COUNT),
-        Column("kernels", say("Kernels"), Unit.COUNT),
-        Column("copies", say("Copies"), Unit.COUNT),
-        Column("graphs", say("Graphs"), Unit.COUNT, detail=4),
-    )
-    return Sheet.of("gpus", say("GPUs"), columns, found.gpus)
-
-
-def _process_sheet(found: Contents, *, folds: bool = False) -> Sheet:
-    """A row for each process; folded, those without GPU work are one where they are many, as of a whole system."""
-    others = [use for use in found.processes if not use.gpu_work]
-    folded = others if folds and len(others) > _MOST_IDLE else []
-    rest = {
-        "name": say("{count} others", count=count_text(len(folded))),
-        "threads": sum(use.threads for use in folded),
-        "calls": sum(use.calls for use in folded),
-        "ranges": sum(use.ranges for use in folded),
-        "gpu_work": 0,
-    }
-    columns = (
-        Column("pid", "PID", Unit.ID, lambda use: os_pid(use.process.pid)),
-        Column("name", say("Process"), Unit.TEXT, "process.name"),
-        Column("threads", say("Threads"), Unit.COUNT),
-        Column("calls", say("Calls"), Unit.COUNT),
-        Column("ranges", say("Ranges"), Unit.COUNT),
-        Column("gpu_work", say("GPU work"), Unit.COUNT),
-    )
-    shown = [use for use in found.processes if use.gpu_work or not folded]
-    return Sheet.of("processes", say("Processes"), columns, shown, [rest] if folded else [])
-
-
-def _table_sheet(found: Contents) -> Sheet:
-    columns = (
-        Column("table", say("Recorded"), Unit.TEXT, lambda table: table[0]),
-        Column("rows", say("Rows"), Unit.COUNT, lambda table: table[1]),
-        Column("row", say("One row is"), Unit.TEXT, lambda table: Table(table[0]).schema.row),
-    )
-    return Sheet.of("tables", say("Recorded"), columns, found.rows)
-
-
-def _source_sheet(trace: Trace) -> Sheet:
-    columns = (
-        Column("table", say("Table of the profile"), Unit.TEXT, lambda table: table[0]),
-        Column("rows", say("Rows"), Unit.COUNT, lambda table: table[1]),
-    )
-    return Sheet.of("source", say("Tables of the profile"), columns, trace.origin.source_rows)
-
-
-def _private(trace: Trace) -> doc.Definitions:
-    private = trace.origin.private
+def _private(private: Private) -> doc.Definitions:
     entries = [(say("command"), " ".join(private.command))] if private.command else []
     entries += [(say("host"), private.host)] if private.host else []
     entries += [(say("environment"), f"{key}={value}") for key, value in private.environment]
     return doc.Definitions(say("Private (shown by --verbose)"), tuple(entries))
-
-
-def _counted(found: Contents, table: str) -> str:
-    """A table's name and rows, aligned with the other tables'."""
-    names, counts = zip(*((name, count_text(count)) for name, count in found.rows), strict=True)
-    return f"{table:<{max(map(len, names))}}  {counts[names.index(table)]:>{max(map(len, counts))}}"

@@ -84,12 +84,12 @@ def light_sentence(device: Device, books: LightBooks) -> Message | None:
             share=share_text(whole.light_ns / max(whole.whole_ns, 1)),
             skinny=share_text(books.skinny_ns / steady_ns),
         )
-    family, busy = max(books.families, key=lambda entry: entry[1].lost_ns + entry[1].avoidable_ns)
+    largest = max(books.families, key=lambda part: part.lost_ns + part.avoidable_ns)
     return say(
         "GPU-bound at {share} of light; the largest loss is in {family}, {lost}.",
         share=share_text(whole.light_ns / max(whole.whole_ns, 1)),
-        family=family,
-        lost=share_text((busy.lost_ns + busy.avoidable_ns) / steady_ns),
+        family=largest.family,
+        lost=share_text((largest.lost_ns + largest.avoidable_ns) / steady_ns),
     )
 
 
@@ -142,7 +142,7 @@ def light_chart(device: Device, books: LightBooks) -> Chart:
     """A bar for all compute and one for each of its largest families: light solid, what is lost hatched."""
     steps = device.step_count
     shown: list[tuple[str, str, BusyTime]] = [(say("all compute"), "compute-gemm", books.whole)]
-    shown += [(name, line_tone(Line.of_family(name)), busy) for name, busy in books.families[:MOST_BARS]]
+    shown += [(part.family, line_tone(Line.of_family(part.family)), part) for part in books.families[:MOST_BARS]]
     bars = []
     for name, tone, busy in shown:
         sides = (
@@ -167,21 +167,21 @@ def light_sheet(device: Device, books: LightBooks) -> Sheet:
     steps = device.step_count
 
     def column(key: str, title: Message) -> Column:
-        return Column(key, title, Unit.NS, lambda row: getattr(row[1], key) // steps)
+        return Column(key, title, Unit.NS, lambda row: getattr(row, key) // steps)
 
     title = say("Compute at the speed of light, per step (by {source})", source=SOURCES[books.source])
     if device.steps is None:
         title = say("Compute at the speed of light (by {source})", source=SOURCES[books.source])
     columns = (
-        Column("family", say("Family"), Unit.TEXT, lambda row: row[0]),
-        Column("compute_ns", say("Compute"), Unit.NS, lambda row: row[1].whole_ns // steps),
+        Column("family", say("Family"), Unit.TEXT, lambda row: getattr(row, "family", TOTAL)),
+        Column("compute_ns", say("Compute"), Unit.NS, lambda row: row.whole_ns // steps),
         column("light_ns", say("Light")),
         column("lost_ns", say("Lost")),
         column("avoidable_ns", say("Avoidable")),
         column("unknown_ns", say("Unknown")),
-        share_column("light_percent", say("Light"), lambda row: row[1].light_ns, lambda row: row[1].whole_ns),
+        share_column("light_percent", say("Light"), "light_ns", "whole_ns"),
     )
-    return Sheet.of("light", title, columns, books.families, foot=((TOTAL, books.whole),))
+    return Sheet.of("light", title, columns, books.families, foot=(books.whole,))
 
 
 def kernels_sheet(device: Device, books: LightBooks) -> Sheet:

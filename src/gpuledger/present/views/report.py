@@ -5,7 +5,7 @@ JSON is the document gpuledger.report/1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,10 +13,22 @@ from msgspec.structs import replace
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.findings.rules import MOST_GPUS
-from gpuledger.json_types import builtins
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
-from gpuledger.present.document import Block, Conclusion, Document, Findings, Group, Opening, Page, Paragraph, Remarks
+from gpuledger.present.document import (
+    Block,
+    Conclusion,
+    Document,
+    Findings,
+    Group,
+    Medium,
+    Only,
+    Opening,
+    Page,
+    Paragraph,
+    Remarks,
+    page_of,
+)
 from gpuledger.present.finding_words import shown_finding
 from gpuledger.present.sheet import Column, Sheet, Unit, share_column
 from gpuledger.present.terms import TOTAL, line_term, made_line
@@ -34,8 +46,8 @@ from gpuledger.present.views.report_parts import (
 )
 
 if TYPE_CHECKING:
-    from gpuledger.present.json.report import ReportJson
     from gpuledger.present.views.memory_snapshot import MemorySnapshotAnswer
+    from gpuledger.present.views.report_answer import ReportDocument
 
 _MOST_FINDINGS = 3
 """So many are told in text; the others are named."""
@@ -53,7 +65,7 @@ def report_document(
     A brief one has the verdict and what to do, and no more. JSON is the document gpuledger.report/1.
     """
     return Document(
-        blocks=lambda: _blocks(report, pictures, memory, is_brief=is_brief),
+        blocks=lambda: tuple(_blocks(report, pictures, memory, is_brief=is_brief)),
         data=lambda: _json(report, memory),
         sheets=lambda: tuple(ledger_sheet(device) for device in report.run.devices),
         page=lambda: _page(report, memory),
@@ -76,46 +88,59 @@ def ledger_sheet(device: Device) -> Sheet:
     )
 
 
-def _json(report: ReportAnswer, memory: MemorySnapshotAnswer | None) -> ReportJson:
-    from gpuledger.present.json.report import report_json
+def _json(report: ReportAnswer, memory: MemorySnapshotAnswer | None) -> ReportDocument:
+    from gpuledger.present.views.report_answer import report_json
 
-    return report_json(report, None if memory is None else builtins(memory))
+    return report_json(report, memory)
 
 
 def _page(report: ReportAnswer, memory: MemorySnapshotAnswer | None) -> Page:
-    from gpuledger.present.views.page.report_page import report_page
-
     if len(report.run.devices) > MOST_GPUS:  # `health` says so
         report = ReportAnswer(replace(report.run, devices=report.run.asked))
     report.go_through()
-    return report_page(report, memory)
+    return page_of(report.run.name, _blocks(report, (), memory))
 
 
 def _blocks(
-    report: ReportAnswer, pictures: Sequence[tuple[str, str]], memory: MemorySnapshotAnswer | None, *, is_brief: bool
-) -> tuple[Block, ...]:
+    report: ReportAnswer,
+    pictures: Sequence[tuple[str, str]],
+    memory: MemorySnapshotAnswer | None,
+    *,
+    is_brief: bool = False,
+) -> Iterator[Block]:
     run = report.run
     # a report that joins several files is handed on, so it says when it was made
     facts = (made_line(),) if run.kernels else ()
     findings = tuple(shown_finding(finding, saving_share(run, finding)) for finding in run.findings)
-    opening: tuple[Block, ...] = (
-        Opening(run.name, origin_line(run.trace, report.contents), facts),
-        Conclusion(verdict(run)),
-        Findings(findings, most=_MOST_FINDINGS, is_brief=is_brief),
-        *_memory_blocks(run, memory),
+    yield Opening(run.name, origin_line(run.trace, report.contents), facts)
+    yield Conclusion(verdict(run))
+    yield Only(
+        Medium.WRITTEN,
+        (Findings(findings, most=_MOST_FINDINGS, is_brief=is_brief), *_memory_blocks(run, memory)),
     )
     if is_brief:
-        return *opening, Remarks(tuple(next_command(run)))
-    return (
-        *opening,
-        ledger_block(run, pictures),
-        *phase_blocks(report),
-        *light_blocks(run),
-        *_serving_blocks(report),
-        Group(tuple(use_blocks_of(run))),
-        Group(tuple(kernel_blocks(run))),
-        Remarks(tuple(closing(report))),
+        yield Remarks(tuple(next_command(run)))
+        return
+    yield ledger_block(run, pictures)
+    yield Only(
+        Medium.WRITTEN,
+        lambda: (
+            *phase_blocks(report),
+            *light_blocks(run),
+            *_serving_blocks(report),
+            Group(tuple(use_blocks_of(run))),
+            Group(tuple(kernel_blocks(run))),
+            Remarks(tuple(closing(report))),
+        ),
     )
+    yield Only(Medium.PAGE, lambda: _page_blocks(report, memory))
+
+
+def _page_blocks(report: ReportAnswer, memory: MemorySnapshotAnswer | None) -> Iterable[Block]:
+    """What only a page has room for, and loads what draws it."""
+    from gpuledger.present.views.page.report_page import page_blocks
+
+    return page_blocks(report, memory)
 
 
 def _serving_blocks(report: ReportAnswer) -> Sequence[Block]:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec.structs import replace
 
-from gpuledger.capture.shareable import shareable_command, shareable_value
+from gpuledger.capture.secrets import shareable_command, shareable_value
 from gpuledger.errors import GpuledgerError
 from gpuledger.present import document as doc
 from gpuledger.present.safe_text import shell_lines, shell_word, visible

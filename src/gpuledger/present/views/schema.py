@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import fields
 
+from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.capture.manifest import Manifest
 from gpuledger.diagnosis.cases import DiagnosisAnswers
 from gpuledger.present.views.answer import VerbAnswer
@@ -82,6 +83,7 @@ def _described(schema: Schema, hint: Any, said: str) -> Schema:
         if label is None
         else [str(label.text), label.unit.counts if label.unit.name != "TEXT" else "", label.meaning]
     )
+    words += [part.description or "" for part in get_args(hint) if isinstance(part, Meta)]
     text = "; ".join(word for word in words if word)
     return {"description": text, **schema} if text else schema
 
@@ -140,7 +142,7 @@ def answer_types() -> dict[str, type[Struct]]:
     views = import_module("gpuledger.present.views")
     for module in pkgutil.iter_modules(views.__path__, f"{views.__name__}."):
         import_module(module.name)
-    kinds: list[type[Struct]] = [VerbAnswer]
+    kinds: list[type[Struct]] = [VerbAnswer, RunSide]
     for kind in kinds:
         kinds += kind.__subclasses__()
     kinds += [DiagnosisAnswers, Manifest]

@@ -14,7 +14,6 @@ from gpuledger.analyse.utilization.against_counters import CounterComparison
 from gpuledger.analyse.utilization.kernel_use import (
     AT_A_ROOF,
     CLASSES,
-    VAGUE,
     KernelUse,
     UseClass,
     UseFigure,
@@ -22,7 +21,7 @@ from gpuledger.analyse.utilization.kernel_use import (
 )
 from gpuledger.analyse.utilization.stretches import Clock, ComputeSplit, SampledUse, TimeByClass, UseOfStretches
 from gpuledger.answers.kernels import UseAnswer, agreements
-from gpuledger.catalog.gpu_metrics import MEMORY, OF_KERNELS, GpuMetric
+from gpuledger.catalog.gpu_metrics import MEMORY, OF_KERNELS, VAGUE, GpuMetric
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device

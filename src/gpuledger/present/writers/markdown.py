@@ -65,8 +65,8 @@ class MarkdownWriter:
                 return f"## {self._said(say('Commands'))}\n\n```sh\n{lines}\n```" if commands else ""
             case doc.Drawn(_, markdown):
                 return markdown(self._tell)
-            case doc.Only(medium, blocks):
-                return self.blocks(blocks) if medium is doc.Medium.MARKDOWN else ""
+            case doc.Only():
+                return self.blocks(block.shown_in(doc.Medium.MARKDOWN))
             case doc.Group(blocks):
                 return self.blocks(blocks)
             case doc.Findings():

@@ -131,11 +131,11 @@ def _least_width(shown: Sequence[_TextColumn], name_width: int = _NAME_WIDTH) ->
 def _lines(columns: Sequence[_TextColumn], terminal: Terminal, longest_name: int | None) -> list[str]:
     """The rows under their headings, numbers to the right, text to the left."""
     widths = [entry.width for entry in columns]
-    if longest_name is not None:
-        widths = [
-            min(needed, max(longest_name, display_width(entry.heading))) if entry.is_text else needed
-            for entry, needed in zip(columns, widths, strict=True)
-        ]
+    longest = [longest_name or (LONGEST_NAME if entry.column.shorten else None) for entry in columns]
+    widths = [
+        needed if most is None or not entry.is_text else min(needed, max(most, display_width(entry.heading)))
+        for entry, needed, most in zip(columns, widths, longest, strict=True)
+    ]
     if terminal.width is not None:
         _share_out(columns, widths, terminal.width)
     rows = zip(*(_blocks(entry, room, terminal) for entry, room in zip(columns, widths, strict=True)), strict=True)
@@ -241,8 +241,8 @@ class TextWriter:
                 return "\n\n".join("\n".join(shell_lines(command, self._terminal.width)) for command in commands)
             case doc.Drawn(text, _):
                 return text(self._terminal, self._tell)
-            case doc.Only(medium, blocks):
-                return self.blocks(blocks) if medium is doc.Medium.TEXT else ""
+            case doc.Only():
+                return self.blocks(block.shown_in(doc.Medium.TEXT))
             case doc.Group(blocks):
                 return self.blocks(blocks)
             case doc.Findings():

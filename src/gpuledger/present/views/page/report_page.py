@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpuledger.analyse.inventory import Missing
 from gpuledger.analyse.overlap import OverlapRow
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.messages import joined, say, translated
@@ -16,9 +17,7 @@ from gpuledger.present import document as doc
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.finding_words import shown_finding
 from gpuledger.present.row_sheets import row_sheet
-from gpuledger.present.sheet import Column, Sheet, Unit
 from gpuledger.present.terms import made_line, notes_block
-from gpuledger.present.views.info import origin_line
 from gpuledger.present.views.memory_snapshot import (
     MemorySnapshotAnswer,
     TimelineClock,
@@ -49,7 +48,7 @@ from gpuledger.present.views.page.over_time import (
     window_ends,
 )
 from gpuledger.present.views.page.rooflines import operator_roofline_chart, sampled_roofline_chart
-from gpuledger.present.views.report_parts import ledger_block, saving_share, verdict
+from gpuledger.present.views.report_parts import ledger_block, saving_share
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text, share_text, time_text
@@ -61,18 +60,13 @@ _TOP: Final = 3
 _EVENTS_OF_TRACE: Final = say(
     "The memory events of the trace count from its first one: what was allocated before is in the snapshot alone."
 )
-_MISSING: Final = (
-    Column("what", say("Not in the profile"), Unit.TEXT),
-    Column("reason", say("Why"), Unit.TEXT),
-    Column("means", say("What that means"), Unit.TEXT),
-)
 
 
-def report_page(report: ReportAnswer, memory: MemorySnapshotAnswer | None = None) -> doc.Page:
-    """The page, with what a memory snapshot of the same run says where there is one.
+def page_blocks(report: ReportAnswer, memory: MemorySnapshotAnswer | None = None) -> Iterator[doc.Block]:
+    """What a page has beside the verdict and the ledger; `memory` is of the same run.
 
-    The answer, the timeline, findings and the time breakdown are open; all else is its result in one line until it is
-    opened, and not there where it has none: what the profile lacks is in the last section.
+    The timeline, findings and the time breakdown are open; all else is its result in one line until it is opened, and
+    not there where it has none: what the profile lacks is in the last section.
     """
     run = report.run
     findings = doc.Findings(
@@ -83,58 +77,49 @@ def report_page(report: ReportAnswer, memory: MemorySnapshotAnswer | None = None
         names_gpu=len(run.devices) > 1,
         zero_ns=run.zero_ns,
     )
-    top = replace(findings, entries=findings.entries[:_TOP], form=doc.FindingsForm.TOP)
+    yield tiles(report)
+    if findings.entries:
+        yield replace(findings, entries=findings.entries[:_TOP], form=doc.FindingsForm.TOP)
     nothing = doc.Paragraph(say("No fix stands out; look at the kernels themselves."))
-    return doc.Page(
-        name=run.name,
-        headline=origin_line(run.trace, report.contents),
-        verdict=verdict(run),
-        tiles=_tiles(report),
-        opening=(ledger_block(run), *([top] if top.entries else [])),
-        sections=(
-            timeline_section(report),
-            doc.Section("findings", say("What to do"), (findings if findings.entries else nothing,)),
-            ledger_section(report),
-            *(
-                section
-                for section in (
-                    light_section(report),
-                    layers_section(report),
-                    ranges_section(report),
-                    kernels_section(report),
-                    gaps_section(report),
-                    steps_section(report),
-                    critical_section(report),
-                    streams_section(report),
-                    launches_section(report),
-                    memory_section(report),
-                    *(() if memory is None else (_snapshot_section(report, memory),)),
-                    roofline_section(report),
-                    *([_communication_section(report)] if any(map(_communicates, report.overlaps)) else []),
-                    _health_section(report),
-                )
-                if section is not None and section.result
-            ),
-        ),
+    yield timeline_section(report)
+    yield doc.Section("findings", say("What to do"), (findings if findings.entries else nothing,))
+    yield ledger_section(report)
+    folded = (
+        light_section(report),
+        layers_section(report),
+        ranges_section(report),
+        kernels_section(report),
+        gaps_section(report),
+        steps_section(report),
+        critical_section(report),
+        streams_section(report),
+        launches_section(report),
+        memory_section(report),
+        None if memory is None else _snapshot_section(report, memory),
+        roofline_section(report),
+        _communication_section(report) if any(map(_communicates, report.overlaps)) else None,
+        _health_section(report),
     )
+    yield from (section for section in folded if section is not None and section.result)
 
 
-def _tiles(report: ReportAnswer) -> tuple[doc.Tile, ...]:
+def tiles(report: ReportAnswer) -> doc.Tiles:
+    """Busy share, median step, steps, and the first fix."""
     device, steps = report.run.main_device, report.variation
     working = sum(amount for line, amount in device.line_ns.items() if not line.is_idle)
     of_all = say("of {time}", time=time_text(device.steady_ns))
-    tiles = [doc.Tile(say("GPU busy"), share_text(working / device.steady_ns), of_all)]
+    shown = [doc.Tile(say("GPU busy"), share_text(working / device.steady_ns), of_all)]
     if steps is not None:
         spread = say("P10 {low}, P90 {high}", low=time_text(steps.p10_ns), high=time_text(steps.p90_ns))
-        tiles.append(doc.Tile(say("Median step"), time_text(steps.median_ns), spread))
+        shown.append(doc.Tile(say("Median step"), time_text(steps.median_ns), spread))
         odd = say("{count} unusual", count=count_text(len(steps.outliers)))
-        tiles.append(doc.Tile(say("Steps"), count_text(len(steps.steps)), odd))
+        shown.append(doc.Tile(say("Steps"), count_text(len(steps.steps)), odd))
     top = next((finding for finding in report.run.findings if finding.saving_ns), None)
     if top is not None:
         saving_ns = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
         share = share_text(saving_share(report.run, top) or 0.0)
-        tiles.append(doc.Tile(say("Fix first"), time_text(saving_ns), f"{share} · {top.code}"))
-    return tuple(tiles)
+        shown.append(doc.Tile(say("Fix first"), time_text(saving_ns), f"{share} · {top.code}"))
+    return doc.Tiles(tuple(shown))
 
 
 def _snapshot_section(report: ReportAnswer, memory: MemorySnapshotAnswer) -> doc.Section:
@@ -187,10 +172,8 @@ def _communicates(rows: Sequence[OverlapRow]) -> bool:
 def _health_section(report: ReportAnswer) -> doc.Section:
     """What the numbers rest on: the tools, what is missing, what was lost, and how to make the page again."""
     notes = report.run.health
-    missing = tuple((lacking.what, lacking.reason, lacking.means) for lacking in report.missing)
-    lacks = doc.SheetBlock(
-        Sheet("missing", "Missing", _MISSING, missing), caption=say("Not in this profile"), anchor="missing"
-    )
+    missing, title = report.missing, say("Not in this profile")
+    lacks = doc.SheetBlock(row_sheet("missing", title, Missing, missing), caption=title, anchor="missing")
     blocks: tuple[doc.Block, ...] = (
         doc.Points(say("Source"), _source_facts(report)),
         *([lacks] if missing else []),

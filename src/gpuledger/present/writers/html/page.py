@@ -240,6 +240,9 @@ class _PageWriter(PartWriter):
                 return self.text(self._cut(text, paragraph), tone)
             case doc.Points(title, items):
                 return self.listing(self._cut(title), map(self._cut, items[: self._room.rows]))
+            case doc.Definitions(title, entries):
+                lines = (": ".join(map(self._tell, entry)) for entry in entries[: self._room.rows])
+                return self.listing(self._cut(title), map(self._cut, lines))
             case doc.SheetBlock(sheet) if not sheet.all_rows:
                 return self.text(say("{reason}.", reason=sheet.why_no_rows), "unknown")
             case doc.SheetBlock():
