@@ -84,6 +84,8 @@ def runbook_answer(
     book: Runbook, choices: Choices, cells: Sequence[MatrixCell], ran: RunOutcome, missing: Mapping[str, str]
 ) -> tuple[RunbookAnswer, tuple[GpuledgerError, ...]]:
     """What the cells left, judged; and what failed."""
+    from gpuledger.present.views.runbook_page import runbook_verdict
+
     records = {cell: ran.records.get(cell.folder, CellRecord("", NOT_RUN)) for cell in cells}
     documents = {cell: documents_of(book, cell, choices) for cell in cells if records[cell].state == FINISHED}
     rows = tuple(
@@ -120,14 +122,18 @@ def runbook_answer(
         misses=misses,
         failures=tuple(error.claim for error in failures),
     )
-    return answer, failures
+    return replace(answer, sentences=(runbook_verdict(answer, _headings(answer)),)), failures
 
 
 def _page(answer: RunbookAnswer) -> doc.Page:
     from gpuledger.present.views.runbook_page import runbook_page
 
     tables = _blocks(answer)[3:]  # the page has its own first lines
-    return runbook_page(answer, {key: _headed(key) for key in answer.show}, _about(answer), tables)
+    return runbook_page(answer, _headings(answer), _about(answer), tables)
+
+
+def _headings(answer: RunbookAnswer) -> dict[str, str]:
+    return {key: _headed(key) for key in answer.show}
 
 
 def _axis_columns(answer: RunbookAnswer) -> list[Column]:

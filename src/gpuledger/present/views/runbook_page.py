@@ -50,11 +50,11 @@ _PART_TONES: Final = {
 
 def runbook_page(answer: RunbookAnswer, headings: Mapping[str, str], about: str, blocks: Sequence[Block]) -> Page:
     """The page; `headings` are the names of its figures, `blocks` the tables of the text."""
-    measured = [(key, rows) for key in headings if len(rows := _measured(answer, key)) > 1]
+    measured = _compared_figures(answer)
     pictures = [chart for key, rows in measured if (chart := _figure_chart(answer, key, headings[key], rows))]
     charts = [*pictures[:_MOST_PICTURES], *_steps_chart(answer)]
     drawn = tuple(block for chart in charts for block in (Heading(chart.caption, 3), replace(chart, caption="")))
-    best = [(key, *extremes) for key, rows in measured if (extremes := _extremes(key, rows))]
+    best = _best_cells(answer)
     finished = sum(row.state == FINISHED for row in answer.cells)
     tiles = [Tile("Result", answer.verdict), Tile("Cells finished", f"{finished} of {len(answer.cells)}")]
     judged = [row for row in answer.targets if row.verdict != OPEN]
@@ -64,7 +64,7 @@ def runbook_page(answer: RunbookAnswer, headings: Mapping[str, str], about: str,
     figures = Section("figures", "Figures, cell by cell", drawn, "Figures")
     return Page(
         f"Runbook {answer.runbook}",
-        _verdict(answer, headings, best),
+        answer.sentences[0],
         sections=(*([figures] if drawn else []), *chapters(blocks, "All cells"), AGAIN),
         headline=about,
         tiles=tuple(tiles),
@@ -75,7 +75,16 @@ def runbook_page(answer: RunbookAnswer, headings: Mapping[str, str], about: str,
 _Best = tuple[str, CellRow, CellRow]
 
 
-def _verdict(answer: RunbookAnswer, headings: Mapping[str, str], best: Sequence[_Best]) -> str:
+def _compared_figures(answer: RunbookAnswer) -> list[tuple[str, list[CellRow]]]:
+    """Figures that several cells have as an amount."""
+    return [(key, rows) for key in answer.show if len(rows := _measured(answer, key)) > 1]
+
+
+def _best_cells(answer: RunbookAnswer) -> list[_Best]:
+    return [(key, *extremes) for key, rows in _compared_figures(answer) if (extremes := _extremes(key, rows))]
+
+
+def runbook_verdict(answer: RunbookAnswer, headings: Mapping[str, str]) -> str:
     """What came of it, and which cell is best by the first figures that have a better end."""
     counts = {word: sum(row.verdict == word for row in answer.targets) for word in (PASS, FAIL, UNDECIDED)}
     sentences = []
@@ -87,7 +96,7 @@ def _verdict(answer: RunbookAnswer, headings: Mapping[str, str], best: Sequence[
         sentences.append(f"{counts[PASS]} of {sum(counts.values())} targets are met, {others}.")
     elif counts[PASS]:
         sentences.append(f"All {counts[PASS]} targets are met." if counts[PASS] > 1 else "The target is met.")
-    for key, first, last in best[:2]:
+    for key, first, last in _best_cells(answer)[:2]:
         worst = f"{_shown(key, last)} with {_brief(last)}"
         sentences.append(f"{headings[key]} is best with {_brief(first)}: {_shown(key, first)}, and {worst}.")
     if not sentences:
