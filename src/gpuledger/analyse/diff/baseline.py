@@ -10,6 +10,7 @@ from gpuledger.analyse.diff.run_side import WHOLES, RunSide
 from gpuledger.errors import UnreadableProfile
 from gpuledger.json_types import text_of_message
 from gpuledger.ledger.causes import TRIGGERS
+from gpuledger.visible_text import visible_json
 
 _MOST: Final = 2**56  # two years in nanoseconds: the sum of some steps of that still has room in 64 bits
 
@@ -21,7 +22,8 @@ def is_baseline(head: bytes) -> bool:
 
 def baseline_content(side: RunSide) -> bytes:
     """The file; `read_baseline` gives an equal side back."""
-    return msgspec.json.format(msgspec.json.encode(side, enc_hook=text_of_message), indent=1) + b"\n"
+    content = msgspec.json.format(msgspec.json.encode(side, enc_hook=text_of_message), indent=1)
+    return visible_json(content.decode()).encode() + b"\n"
 
 
 def read_baseline(content: bytes, name: str) -> RunSide:
