@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 import msgspec
 
 from gpuledger.analyse.diff.run_side import WHOLES, RunSide
 from gpuledger.errors import UnreadableProfile
-from gpuledger.json_types import text_of_message
+from gpuledger.json_types import builtins
 from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.visible_text import visible_json
 
@@ -22,8 +23,9 @@ def is_baseline(head: bytes) -> bool:
 
 def baseline_content(side: RunSide) -> bytes:
     """The file; `read_baseline` gives an equal side back."""
-    content = msgspec.json.format(msgspec.json.encode(side, enc_hook=text_of_message), indent=1)
-    return visible_json(content.decode()).encode() + b"\n"
+    text = json.dumps(builtins(side), ensure_ascii=False, indent=1)
+    # names of files need not be UTF-8, and JSON holds nothing else
+    return visible_json(text.encode(errors="replace").decode()).encode() + b"\n"
 
 
 def read_baseline(content: bytes, name: str) -> RunSide:
