@@ -168,10 +168,12 @@ def _in_tables(document: Mapping[str, Any], key: str, whole_key: str) -> Figure:
     every = [table["rows"] for table in document.get("tables", ())]
     every += [rows for rows in document.values() if isinstance(rows, list) and rows and isinstance(rows[0], dict)]
     wanted, _, column = key.rpartition(".")
-    texts = (
-        (next((cell for cell in row.values() if isinstance(cell, str)), ""), row) for rows in every for row in rows
-    )
-    named = [(_plain(text), row) for text, row in texts]
+    named = [
+        (_plain(text), row)
+        for rows in every
+        for row in rows
+        if (text := next((cell for cell in row.values() if isinstance(cell, str)), None)) is not None
+    ]
     if wanted:
         rows = [row for name, row in named if name == _plain(wanted) and column in row]
         known = [f"{name}.{column}" for name, row in named if column in row]
