@@ -249,7 +249,11 @@ def tables_answer(name: str, faster: Sequence[FasterPart], health: Sequence[Note
     return WhatIfAnswer(
         profile=name,
         zero_ns=0,
-        sentences=note_sentences(health),
+        sentences=(
+            *(_becomes(part.change, time_text(part.whole_ns), part.whole_ns, part.new_whole_ns) for part in faster),
+            *(say("{change}: {assumption}", change=part.change, assumption=part.assumption) for part in faster),
+            *note_sentences(health),
+        ),
         health=health_rows(health),
         has_steps=False,
         changes=tuple(
@@ -344,18 +348,20 @@ def _conclusion(replayed: ReplayedChanges) -> Message:
     """The new step, in a sentence."""
     what = replayed.alone[0].change.words if len(replayed.alone) == 1 else capitalised(say("all together"))
     step, new = (replayed.step_ns(stretch.steady_ns) for stretch in (replayed.now, replayed.then))
-    if new > step:
-        return say("{what}: {whole} becomes {new}.", what=what, whole=_whole_text(replayed, step), new=time_text(new))
-    saves, of_step = time_text(step - new), share_text((step - new) / step if step else 0.0)
-    told = say("saves {saves} ({share})", saves=saves, share=of_step)
-    if any(effect.change.is_bound for effect in replayed.alone):
-        told = say("saves at most {saves} ({share})", saves=saves, share=of_step)
+    is_bound = any(effect.change.is_bound for effect in replayed.alone)
+    return _becomes(what, _whole_text(replayed, step), step, new, is_bound=is_bound)
+
+
+def _becomes(what: str, whole: str, now_ns: int, then_ns: int, *, is_bound: bool = False) -> Message:
+    """The new time, and what that saves, if it does; `whole` is the time now in words."""
+    if then_ns > now_ns:
+        return say("{what}: {whole} becomes {new}.", what=what, whole=whole, new=time_text(then_ns))
+    saves, of_now = time_text(now_ns - then_ns), share_text((now_ns - then_ns) / now_ns if now_ns else 0.0)
+    told = say("saves {saves} ({share})", saves=saves, share=of_now)
+    if is_bound:
+        told = say("saves at most {saves} ({share})", saves=saves, share=of_now)
     return say(
-        "{what}: {whole} becomes {new}, which {told}.",
-        what=what,
-        whole=_whole_text(replayed, step),
-        new=time_text(new),
-        told=told,
+        "{what}: {whole} becomes {new}, which {told}.", what=what, whole=whole, new=time_text(then_ns), told=told
     )
 
 
