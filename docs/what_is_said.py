@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import gpuledger
 from gpuledger.errors import GpuledgerError
 from gpuledger.messages import capitalised
-from gpuledger.present.document import Conclusion, Document, Findings, Opening
+from gpuledger.present.document import Conclusion, Document, Findings, Medium, Only, Opening
 from gpuledger.units import count_text, time_text
 
 ROOT: Final = Path(__file__).parent.parent
@@ -251,7 +251,10 @@ def _cells(document: Document, steps: str = "") -> tuple[str, str, str]:
     blocks = document.blocks()
     [opening] = [block for block in blocks if isinstance(block, Opening)]
     conclusion = next(block for block in blocks if isinstance(block, Conclusion))
-    [findings] = [block for block in blocks if isinstance(block, Findings)]
+    in_text = (
+        part for block in blocks for part in (block.shown_in(Medium.TEXT) if isinstance(block, Only) else (block,))
+    )
+    findings = next(block for block in in_text if isinstance(block, Findings))
     first = "–"
     if findings.entries:
         finding, saving = findings.entries[0].finding, findings.entries[0].saving
