@@ -27,7 +27,7 @@ def _share(text: str) -> float:
 
 def kernels(
     profile: Profile,
-    more: Annotated[tuple[str, ...], VerbArgument("[NCU]... [-- COMMAND...]", required=False)] = (),
+    more: Annotated[tuple[str, ...], VerbArgument("[NCU]... [-- COMMAND...]", required=False, completes="files")] = (),
     *,
     by_launch: Annotated[bool, Option("Also list every launch of one step, in execution order.")] = False,
     ncu: Annotated[
