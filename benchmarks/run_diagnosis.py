@@ -89,11 +89,12 @@ FIRST_WITHIN_CLAIMED = itemgetter(0, 3, 5)
 
 def docs_part(benchmark: DiagnosisBenchmark, found: Sequence[ToolScore]) -> str:
     """The tables of the page: tools, and groups of programs."""
+    by_group = [{row.group: row for row in score.groups} for score in found]
     groups = [
         (
             group.id,
             group.seen,
-            *(", ".join(FIRST_WITHIN_CLAIMED(tally_cells(score.of_group(group.id)))) for score in found),
+            *(", ".join(FIRST_WITHIN_CLAIMED(tally_cells(rows[group.id]))) for rows in by_group),
         )
         for group in benchmark.groups
     ]

@@ -28,7 +28,7 @@ NOW = {
     "phases": ("ranges",),
     "critical": ("whatif",),
     "kernels": ("kernels", "kernels --by-launch"),
-    "ncu-plan": ("kernels -- COMMAND",),
+    "ncu-plan": ("kernels --set=verdict",),
 }
 """The verbs of the new tree that answer what an old one did, where that is another."""
 

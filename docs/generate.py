@@ -33,7 +33,7 @@ from gpuledger.verbs import VERBS
 BUILT = Path(__file__).parent.parent / "build" / "reference"
 SCHEMAS = Path(__file__).parent / "schemas"
 HELP_WIDTH = 78
-OTHER_DOCUMENTS = ("gpuledger.analyse.diff.baseline", "gpuledger.capture.manifest", "gpuledger.diagnosis.cases")
+OTHER_DOCUMENTS = ("gpuledger.analyse.diff.baseline",)
 """Modules with the types of documents that are not in gpuledger.present.json."""
 REFERENCE_TO = "#/$defs/{name}"
 
@@ -82,7 +82,7 @@ def verb_page(verb: str) -> str:
     file = f"gpuledger.{document}-1.json" if own else "gpuledger.tables-1.json"
     schema = f"JSON output is the document [gpuledger.{document}/1](../schemas/{file}).\n"
     if verb == "capture":
-        schema = f"Beside each profile lies the document [gpuledger.capture/1](../schemas/{file}).\n"
+        schema = "Beside each profile lies the document `gpuledger.capture/1`.\n"
     has_schema = own or any(parameter.name == "format_" for parameter in command.params)
     helps = [help_of(command, f"gpuledger {verb}")]
     if isinstance(command, click.Group):
@@ -93,7 +93,7 @@ def verb_page(verb: str) -> str:
         helps += [help_of(each, f"gpuledger {verb} {name}") for name, each in inside if each is not None]
     if verb == "bench":
         helps.append(help_of(diagnosis, "gpuledger bench diagnosis"))
-        schema += "That of `bench diagnosis` is [gpuledger.diagnosis/1](../schemas/gpuledger.diagnosis-1.json).\n"
+        schema += "That of `bench diagnosis` is `gpuledger.diagnosis/1`.\n"
     shown = "\n".join(f"```text\n{text}\n```\n" for text in helps)
     return f"# gpuledger {verb}\n\n{shown}" + (f"\n{schema}" if has_schema else "")
 

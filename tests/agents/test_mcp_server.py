@@ -27,9 +27,9 @@ from gpuledger.agents.answers import AgentAnswer, AgentTool, cleaned
 from gpuledger.agents.calls import TOOLS, answered
 from gpuledger.agents.profiles import AgentProfiles, AllowedFolders
 from gpuledger.agents.server import INSTRUCTIONS, agent_server
-from gpuledger.jobs.run_store import RunFacts, add_run
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.safe_text import visible
+from gpuledger.verbs.run_store import RunFacts, add_run
 from gpuledger.version import own_version
 from support.command import CAPTURES, ROOT, gpuledger
 from support.memory_snapshots import unpacked_snapshots

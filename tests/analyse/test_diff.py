@@ -686,6 +686,13 @@ def test_a_baseline_of_a_gpu_without_a_name(captured: dict[str, RunSide]) -> Non
     assert read_baseline(baseline_content(run), "x").gpu_name == "unknown GPU"
 
 
+def test_a_baseline_of_a_file_whose_name_is_not_utf8(captured: dict[str, RunSide]) -> None:
+    run = replace(next(iter(captured.values())), name="run\udcff\x9b.sqlite")
+    content = baseline_content(run)
+    assert b"\\u009b" in content
+    assert read_baseline(content, "x").name == "run?\x9b.sqlite"
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -19,10 +19,10 @@ from gpuledger.analyse.ranks.joined_ranks import JoinedRanks, joined_ranks
 from gpuledger.analyse.ranks.packed import PackedTable
 from gpuledger.analyse.ranks.rank import WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Group
-from gpuledger.answers.several_profiles import job_answer
+from gpuledger.analyse.ranks.rank_times import rank_times
 from gpuledger.findings.ranks import job_findings
 from gpuledger.jobs import run
-from gpuledger.present.views.fleet import job_sheets
+from gpuledger.present.views.fleet import fix_rows
 from gpuledger.replay.passes import replay_times as replayed_times
 from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured
@@ -34,11 +34,6 @@ from support.trace_notation import called
 
 def claim(found: Job) -> str:
     return next(finding.claim for finding in job_findings(found, replayed(found)) if finding.code == "COMM-SKEW")
-
-
-def rows(found: Job, name: str) -> list[dict[str, object]]:
-    [sheet] = [sheet for sheet in job_sheets(job_answer(found, fixing(found))) if sheet.name == name]
-    return [dict(zip([column.key for column in sheet.columns], row, strict=True)) for row in sheet.rows]
 
 
 # Examples
@@ -55,9 +50,9 @@ def test_one_late_rank_saves_what_it_is_late_by() -> None:
         (WorkPart.COMPUTE, 120 * US, 120 * US),
     ]
     assert "rank 2: its kernels take 120 us longer than the median; at the median pace the job takes " in claim(found)
-    assert [row["saves_ns"] for row in rows(found, "job_ranks")] == [0, 0, 120 * US]
-    [row] = rows(found, "job_fixing")
-    assert (row["fixed"], row["cause"], row["step_ns"]) == ("rank 2", "compute", fixed.step_ns - 120 * US)
+    assert [row.saves_ns for row in rank_times(found, fixing(found))] == [0, 0, 120 * US]
+    [row] = fix_rows(found, fixing(found))
+    assert (row.fixed, row.cause, row.step_ns) == ("rank 2", "compute", fixed.step_ns - 120 * US)
 
 
 def test_two_ranks_equally_late_save_nothing_alone_and_all_together() -> None:

@@ -31,11 +31,10 @@ from gpuledger.analyse.ranks.job import Job, job, slowest_step_ns, step_lengths
 from gpuledger.analyse.ranks.matching import shift
 from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
 from gpuledger.analyse.ranks.rank_collectives import DTYPES, KINDS, Group, PackedCollectives, dtype_of, kind_of
-from gpuledger.answers.several_profiles import job_answer
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.ranks import job_findings
-from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.fleet import job_sheets
+from gpuledger.jobs.run import Fleet
+from gpuledger.present.views.fleet import FleetAnswer, fleet_answer
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
@@ -64,14 +63,13 @@ def findings_of(found: Job) -> tuple[Finding, ...]:
     return job_findings(found, fixing(found))
 
 
-def sheets_of(found: Job) -> list[Sheet]:
-    return job_sheets(job_answer(found, fixing(found)))
+def answer_of(found: Job) -> FleetAnswer:
+    return fleet_answer("job", Fleet(found, 1, 1, ()))
 
 
 def whole(found: Job) -> tuple[Any, ...]:
     """A job as plain values."""
-    sheets = [sheet.rows for sheet in sheets_of(found)]
-    return (waits(found), found.clocks, found.parts, found.notes, found.world_size, sheets, findings_of(found))
+    return (waits(found), found.clocks, found.parts, found.notes, found.world_size, answer_of(found))
 
 
 def codes(found: Job) -> dict[str, int]:
@@ -117,14 +115,12 @@ def test_a_transfer_is_that_of_ranks_that_the_last_one_mattered_to() -> None:
     root = rank(0, "0-90 barrier", "100-130 broadcast 400 B", "200-300 broadcast 400 B", "400-500 broadcast 400 B")
     other = rank(1, "0-90 barrier", "150-190 broadcast 400 B", "240-300 broadcast 400 B", "480-500 broadcast 400 B")
     found = job([root, other])
-    [broadcast] = [entry.figures for entry in collectives_by_group(found) if entry.kind == "broadcast"]
-    assert broadcast is not None
-    assert (broadcast.median_transfer_ns, broadcast.median_bus_bytes_per_s) == (30 * US, 400 * 10**9 // (30 * US))
+    [broadcast] = [entry for entry in collectives_by_group(found) if entry.kind == "broadcast"]
+    assert (broadcast.transfer_ns, broadcast.bus_gb_per_s) == (30 * US, 400 * 10**9 // (30 * US) / 1e9)
     assert [one.transfer_ns for one in worst_collectives(found) if one.skew_ns == 50 * US] == [30 * US]
     unseen = job([rank(0, "0-90 barrier", "100-130 broadcast"), rank(1, "0-90 barrier", "150-190 broadcast")])
-    [broadcast] = [entry.figures for entry in collectives_by_group(unseen) if entry.kind == "broadcast"]
-    assert broadcast is not None
-    assert (broadcast.median_transfer_ns, broadcast.median_bus_bytes_per_s) == (30 * US, None)
+    [broadcast] = [entry for entry in collectives_by_group(unseen) if entry.kind == "broadcast"]
+    assert (broadcast.transfer_ns, broadcast.bus_gb_per_s) == (30 * US, None)
 
 
 # Laws
@@ -197,7 +193,7 @@ def test_absurd_sizes_give_no_numbers() -> None:
     groups = (Group("g", (), 10**18),)
     found = job([rank(at, "0-50 all_gather 200000000000000 B in g", groups=groups) for at in range(3)])
     assert bus_bytes(found.lanes[0]).tolist() == bus_bytes_per_s(found.lanes[0]).tolist() == [-1]
-    assert all(len(row) == len(sheet.columns) for sheet in sheets_of(found) for row in sheet.rows)
+    assert [entry.bus_gb_per_s for entry in answer_of(found).collectives] == [None]
 
 
 def test_a_shift_is_found_among_equal_collectives_by_their_ends() -> None:

@@ -243,7 +243,8 @@ def test_every_capture_has_a_plan_that_says_the_same_in_every_format(
     assert ran.exit_code == 0, ran.stderr
     content = json.loads(ran.stdout)
     schema_of("ncuplan").validate(content)
-    assert sum(kernel["share"] for kernel in content["kernels"]) == pytest.approx(1)
+    shares = [kernel["share"] for kernel in content["kernels"]]
+    assert sum(shares) == pytest.approx(1, abs=0.5e-6 * len(shares))  # each is rounded to a millionth
     assert content["coverage_share"] >= 0.95
     assert content["is_worthwhile"] is (content["kernels_share"] >= WORTHWHILE)
 

@@ -107,9 +107,9 @@ def test_a_hit_rate_over_a_hundred_is_marked(launches: list[JudgedLaunch]) -> No
 
 def test_kernels_of_one_name_and_other_size_are_apart(details: Path) -> None:
     told = json.loads(gpuledger("kernels", details, "--format=json").stdout)
-    groups = [group for group in told["groups"] if "64x64" in group["name"]]
-    assert [group["launches"] for group in groups] == [[12], [8]]
-    assert len(told["kernels"]) == 13
+    kernels = [kernel for kernel in told["kernels"] if "64x64" in kernel["name"]]
+    assert [(kernel["launches"], kernel["orders"]) for kernel in kernels] == [(1, [12]), (1, [8])]
+    assert len(told["launches"]) == 13
 
 
 def test_without_a_peak_or_a_device_nothing_is_claimed(tmp_path: Path) -> None:

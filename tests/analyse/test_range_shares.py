@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,7 +61,8 @@ def shares(of: RunSide) -> dict[str, float]:
 
 def test_published_tables_give_the_share_of_compute_with_set_up_left_out(published: tuple[Path, Path]) -> None:
     ran = gpuledger("diff", *published, COLUMNS="100")
-    assert "15.4 -> 18.8 %" in ran.stdout
+    [compute] = [line for line in ran.stdout.splitlines() if line.startswith("compute ")]
+    assert re.search(r" 15\.4 % +18\.8 %$", compute), compute
     for path, share in zip(published, (15.4, 18.8), strict=True):
         rows = json.loads(gpuledger("ranges", path, "--format=json").stdout)["printed"]
         assert {row["range"]: row["share"] for row in rows}["compute"] == pytest.approx(share / 100, abs=5e-4)
@@ -69,9 +71,20 @@ def test_published_tables_give_the_share_of_compute_with_set_up_left_out(publish
 
 def test_amdahl_for_a_range_of_a_table(published: tuple[Path, Path]) -> None:
     ran = gpuledger("whatif", published[0], "--speedup=compute=10", "--format=json")
-    (row,) = json.loads(ran.stdout)["tables"][0]["rows"]
-    assert (row["line_percent"], row["saving_percent"]) == (15.4, 13.9)
+    told = json.loads(ran.stdout)
+    (row,) = told["changes"]
+    assert row["part_ns"] / row["now_ns"] == pytest.approx(0.154, abs=5e-4)
+    assert row["saving_share"] == pytest.approx(0.139, abs=5e-4)
     assert (row["speed_up"], row["limit"]) == pytest.approx((1 / (1 - 0.9 * 0.154), 1 / (1 - 0.154)), abs=1e-3)
+    assert told["sentences"][0] == "compute 10x faster: 1.66 s becomes 1.43 s, which saves 230 ms (13.9 %)."
+    assert any(row["assumption"] in sentence for sentence in told["sentences"])
+
+
+def test_a_range_that_is_the_whole_may_take_no_time_at_all(tmp_path: Path) -> None:
+    alone = table(tmp_path / "alone_nvtx_sum.csv", {":compute": (1, 1000)})
+    ran = gpuledger("whatif", alone, "--speedup=compute=1e6", "--format=json")
+    (row,) = json.loads(ran.stdout)["changes"]
+    assert (row["then_ns"], row["speed_up"], row["limit"]) == (0, None, None)
 
 
 def test_a_round_that_holds_the_others_is_the_whole() -> None:

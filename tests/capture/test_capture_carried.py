@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from support.command import ROOT, Ran, gpuledger
+from support.command import Ran, gpuledger
 from support.other_machines import OtherMachine
+from support.schemas import schema_of
 
-SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.capture-1.json").read_text()))
+SCHEMA = schema_of("capture")
 SHOW = "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('TOY')}))"
 HUSHED = {"TOY_TOKEN": "hush hush"}
 ODD = "a b'\"$HOME\n`x` \\ é *"

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from gpuledger.capture.manifest import (
@@ -20,7 +19,7 @@ from gpuledger.capture.manifest import (
     RecordedFile,
     commit_of,
     environment,
-    manifest_json,
+    shareable,
     utc,
     write_manifest,
 )
@@ -29,10 +28,18 @@ from gpuledger.errors import OutputRefused
 from gpuledger.json_types import builtins
 from gpuledger.system.machine import InstalledGpu, Machine
 from gpuledger.system.processes import MARK, group_members, marked_processes
-from support.command import ROOT
+from support.schemas import schema_of
 
-SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.capture-1.json").read_text()))
-BEGUN = Manifest("nsys", "2025.3.2", ("steady",), ("./a",), (("nsys", "profile", "./a"),), ("gpuledger",), utc(0))
+SCHEMA = schema_of("capture")
+BEGUN = Manifest(
+    "nsys",
+    {"gpuledger": "1", "nsys": "2025.3.2"},
+    ("steady",),
+    ("./a",),
+    (("nsys", "profile", "./a"),),
+    ("gpuledger",),
+    utc(0),
+)
 
 
 def test_a_manifest_is_a_document(tmp_path: Path) -> None:
@@ -66,7 +73,7 @@ def test_a_manifest_is_for_its_owner_alone_and_holds_no_secret_of_the_prefix(tmp
 
 @given(st.lists(st.text(), max_size=3), st.dictionaries(st.text(), st.text(), max_size=2))
 def test_any_text_can_be_written_down(words: list[str], variables: dict[str, str]) -> None:
-    document = builtins(manifest_json(replace(BEGUN, command=tuple(words), environment=variables)))
+    document = json.loads(json.dumps(builtins(shareable(replace(BEGUN, command=tuple(words), environment=variables)))))
     SCHEMA.validate(document)
     json.dumps(document).encode()
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from gpuledger.capture import manifest as manifests
 from gpuledger.errors import OutputRefused, ToolFailed
@@ -21,10 +20,11 @@ from gpuledger.system.interruption import Interruption, held_interrupts
 from gpuledger.system.processes import Patience, run_attended
 from gpuledger.version import own_version
 from support.capture_tools import IN_THE_BACKGROUND, Tools, alive, finished, interrupt, tools, wait_for
-from support.command import PATIENCE_S, ROOT, gpuledger
+from support.command import PATIENCE_S, gpuledger
+from support.schemas import schema_of
 from support.thorough import IS_THOROUGH, some
 
-SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.capture-1.json").read_text()))
+SCHEMA = schema_of("capture")
 
 
 @pytest.fixture
@@ -268,7 +268,7 @@ def test_a_disk_that_is_full_for_the_manifest_is_one_sentence(tmp_path: Path, mo
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(manifests, "whole_file", no_room)
-    begun = manifests.Manifest("nsys", None, (), ("a",), (("a",),), (), manifests.utc(0))
+    begun = manifests.Manifest("nsys", {"gpuledger": "1", "nsys": None}, (), ("a",), (("a",),), (), manifests.utc(0))
     with pytest.raises(OutputRefused, match="the disk is full"):
         manifests.write_manifest(begun, tmp_path / "run.capture.json")
 

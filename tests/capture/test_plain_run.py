@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from gpuledger.capture.manifest import PlainRun
 from gpuledger.capture.nsys import Wishes, complete_wishes, flags_for
@@ -31,10 +30,11 @@ from gpuledger.capture.record import (
 from gpuledger.capture.torch_command import Schedule
 from gpuledger.capture.torch_runner import WindowClock
 from support.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
-from support.command import ROOT, gpuledger
+from support.command import gpuledger
 from support.cuda_marks import MarkedPrograms, marked_programs
+from support.schemas import schema_of
 
-SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.capture-1.json").read_text()))
+SCHEMA = schema_of("capture")
 PLACE = CapturePlace(Path("folder"), "run", ".nsys-rep")
 
 

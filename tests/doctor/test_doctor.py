@@ -17,21 +17,21 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from gpuledger.doctor import check as checking
 from gpuledger.doctor import check as probing
-from gpuledger.doctor.check import DoctorOutcome, DoctorVerdict, ExaminedMachine, Probe, ProfileWriter, TrialTools
-from gpuledger.doctor.checks import CHECKS, Diagnosis, examine
+from gpuledger.doctor.check import DoctorCheck, DoctorVerdict, ExaminedMachine, Probe, ProfileWriter, TrialTools
+from gpuledger.doctor.checks import CHECKS
 from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.present.safe_text import display_width as cell_len
-from gpuledger.present.views.doctor import doctor_document
+from gpuledger.present.views.doctor import DoctorAnswer, doctor_answer
 from gpuledger.present.writers import write
 from gpuledger.system import machine
 from gpuledger.system.machine import InstalledGpu, Machine
 from gpuledger.system.processes import Ran
 from support.command import ROOT, gpuledger, gpuledger_process
+from support.schemas import schema_of
 
 H200 = InstalledGpu(0, "NVIDIA H200", 150_754_820_096, 345, 1980, 700_000, is_split=False, compute_mode="default")
 HEALTHY = Machine("570.133.20", "12.8", (H200,), "", "NVML")
@@ -161,20 +161,20 @@ class Room:
             raise self.kernels
         return self.kernels
 
-    def examined(self) -> Diagnosis:
+    def examined(self) -> DoctorAnswer:
         handed = TrialTools(Path("trial_launches.py"), Path("trial_torch.py"), self.kernels_in)
-        return examine(ExaminedMachine(self.probe(), handed, is_quick=self.is_quick, written=self.written))
+        return doctor_answer(ExaminedMachine(self.probe(), handed, is_quick=self.is_quick, written=self.written))
 
 
-def outcomes(found: Diagnosis) -> dict[str, DoctorOutcome]:
-    return {check.name: check.outcome for check in found.checks}
+def outcomes(found: DoctorAnswer) -> dict[str, DoctorCheck]:
+    return {check.name: check for check in found.checks}
 
 
 def test_on_a_healthy_machine_all_is_ok() -> None:
     room = Room(written=ProfileWriter("run.sqlite", "nsys", "2025.3.2.474"))
     found = room.examined()
-    assert {check.name: check.outcome.verdict for check in found.checks} == dict.fromkeys(CHECKS, DoctorVerdict.OK)
-    assert found.is_ready
+    assert {check.name: check.verdict for check in found.checks} == dict.fromkeys(CHECKS, DoctorVerdict.OK)
+    assert found.ready
     assert found.records_with == ("nsys", "torch.profiler")
     assert found.tracing_ns_per_call == 1200.0
     trial = outcomes(found)["Trial capture"]
@@ -423,8 +423,8 @@ def test_a_cause_is_named_with_its_fix_and_nothing_else_is_blamed(case: str) -> 
     assert outcome.verdict is verdict
     assert found in outcome.found
     assert outcome.means or "read" in outcome.found
-    assert fix in " ".join([outcome.fix, *outcome.commands])
-    for sentence in (outcome.found, outcome.means, outcome.fix):
+    assert fix in " ".join([outcome.fix or "", *outcome.commands])
+    for sentence in filter(None, (outcome.found, outcome.means, outcome.fix)):
         assert not sentence.endswith(".")
     others = {key: each.verdict for key, each in seen.items() if key != name and each.verdict is not DoctorVerdict.OK}
     assert set(others.values()) <= {DoctorVerdict.NOT_CHECKED}
@@ -435,8 +435,8 @@ def test_a_cause_is_named_with_its_fix_and_nothing_else_is_blamed(case: str) -> 
 @pytest.mark.parametrize("case", CASES)
 def test_the_exit_code_follows_from_the_checks(case: str) -> None:
     found = CASES[case][0].examined()
-    problems = [check.name for check in found.checks if check.outcome.verdict is DoctorVerdict.PROBLEM]
-    assert found.is_ready == (not problems and bool(found.records_with))
+    problems = [check.name for check in found.checks if check.verdict is DoctorVerdict.PROBLEM]
+    assert found.ready == (not problems and bool(found.records_with))
     assert ("nsys" in found.records_with) == (
         bool(found.machine.gpus)
         and found.tools[0].version is not None
@@ -448,23 +448,24 @@ def test_nothing_to_record_with_is_a_problem() -> None:
     found = Room(tools=without("nsys"), packages=()).examined()
     assert outcomes(found)["nsys"].verdict is DoctorVerdict.PROBLEM
     assert found.records_with == ()
-    assert write(doctor_document(found), "text", width=80).startswith("Profiles cannot be recorded here: 1 problem.\n")
+    assert write(found.document(), "text", width=80).startswith("Profiles cannot be recorded here: 1 problem.\n")
 
 
 def test_without_a_gpu_nothing_is_started_but_what_needs_none() -> None:
     room = Room(machine=NO_GPU, files=DRIVER_GONE, tools=without("nvidia-smi"))
     found = room.examined()
-    assert [check.name for check in found.having(DoctorVerdict.PROBLEM)] == ["GPU"]
+    assert [check.name for check in found.checks if check.verdict is DoctorVerdict.PROBLEM] == ["GPU"]
     assert {Path(words[0]).name for words in room.started} <= {"nsys", "QdstrmImporter"}
     assert outcomes(found)["nsys export"].verdict is DoctorVerdict.OK, "reports from elsewhere can be opened"
-    assert write(doctor_document(found), "text", width=80).count("no GPU:") == 1, "said once"
+    assert write(found.document(), "text", width=80).count("no GPU:") == 1, "said once"
 
 
 def test_quick_starts_nothing_on_the_gpu() -> None:
     room = Room(is_quick=True, answers={"trial_torch.py": Ran(0, TORCH.replace("=20", "=None"))})
     found = room.examined()
-    assert outcomes(found)["Trial capture"] == DoctorOutcome(DoctorVerdict.NOT_CHECKED, "left out by --quick")
-    assert found.is_ready
+    trial = outcomes(found)["Trial capture"]
+    assert (trial.verdict, trial.found) == (DoctorVerdict.NOT_CHECKED, "left out by --quick")
+    assert found.ready
     assert found.tracing_ns_per_call is None
     asked = [words for words in room.started if not words[-1].endswith("=help")]
     assert not any("profile" in words or words[-1].endswith("trial_launches.py") for words in asked)
@@ -536,30 +537,26 @@ def test_the_library_comes_from_the_package_manager_that_is_here() -> None:
     assert checking.library_commands("libodd.so.3", lambda _: None)[0] == "apt-file search libodd.so.3"
 
 
-def schema() -> Draft202012Validator:
-    return Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.doctor-1.json").read_text()))
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_every_format_holds_every_check(case: str) -> None:
     found = CASES[case][0].examined()
-    content = json.loads(write(doctor_document(found), "json"))
-    schema().validate(content)
-    assert content["ready"] == found.is_ready
+    content = json.loads(write(found.document(), "json"))
+    schema_of("doctor").validate(content)
+    assert content["ready"] == found.ready
     assert [each["name"] for each in content["checks"]] == [check.name for check in found.checks]
-    assert write(doctor_document(found), "csv").count("\n") == len(found.checks) + 1
-    text = write(doctor_document(found), "text", width=None)
+    assert write(found.document(), "csv").count("\n") == len(found.checks) + 1
+    text = write(found.document(), "text", width=None)
     for check in found.checks:
         assert check.name in text
-        assert f"| {check.name} |" in write(doctor_document(found), "md")
-        for command in check.outcome.commands:
+        assert f"| {check.name} |" in write(found.document(), "md")
+        for command in check.commands:
             assert command in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 132])
 @pytest.mark.parametrize("case", CASES)
 def test_no_line_is_wider_than_the_terminal(case: str, width: int) -> None:
-    lines = write(doctor_document(CASES[case][0].examined()), "text", width=width).splitlines()
+    lines = write(CASES[case][0].examined().document(), "text", width=width).splitlines()
     assert max(map(cell_len, lines)) <= width
     assert all(line == line.rstrip() for line in lines)
 
@@ -584,13 +581,13 @@ def test_whatever_tools_say_the_answer_can_be_shown(
     found = Room(
         machine=told, answers={**answers, **smi}, files=files, written=ProfileWriter("a", "nsys", "x")
     ).examined()
-    text = write(doctor_document(found), "text", width=width)
+    text = write(found.document(), "text", width=width)
     assert not CONTROL & set(text.replace("\n", ""))
     assert max(map(cell_len, text.splitlines())) <= width
     assert not CONTROL & set(
-        write(doctor_document(found), "md").replace("\n", "") + write(doctor_document(found), "csv").replace("\n", "")
+        write(found.document(), "md").replace("\n", "") + write(found.document(), "csv").replace("\n", "")
     )
-    schema().validate(json.loads(write(doctor_document(found), "json")))
+    schema_of("doctor").validate(json.loads(write(found.document(), "json")))
 
 
 # The machine itself, and tools that are real programs.
@@ -673,7 +670,7 @@ def test_here_without_a_gpu(bare: Path, tmp_path: Path) -> None:
         assert ran.stdout.startswith("Profiles cannot be recorded here: 1 problem.\n")
         assert max(map(cell_len, ran.stdout.splitlines())) <= width
     content = json.loads(gpuledger("doctor", "--quick", "--format=json", cwd=tmp_path).stdout)
-    schema().validate(content)
+    schema_of("doctor").validate(content)
     assert [each["name"] for each in content["checks"] if each["verdict"] == "problem"] == ["GPU"]
 
 
@@ -751,7 +748,7 @@ def test_from_end_to_end_with_a_made_up_driver(bare: Path, tmp_path: Path, decod
         "doctor", "--format=json", cwd=tmp_path, LD_LIBRARY_PATH=str(tmp_path), TMPDIR=str(tmp_path)
     )
     content = json.loads(ran.stdout)
-    schema().validate(content)
+    schema_of("doctor").validate(content)
     seen = {each["name"]: each for each in content["checks"]}
     if content["machine"]["gpus"][0]["name"] != "NVIDIA H200":
         pytest.skip("this machine has a GPU of its own")

@@ -95,7 +95,7 @@ def export(unpacked: Callable[[str], Path], tmp_path_factory: pytest.TempPathFac
 VERBS = (
     ("report",),
     ("info", "--verbose"),
-    *((verb,) for verb in ("stats", "gaps", "steps", "memory", "ranges", "critical")),
+    *((verb,) for verb in ("stats", "gaps", "steps", "memory", "ranges")),
     ("ops",),
     ("whatif", "--speedup=gemm=2"),
     ("kernels", "--set=verdict"),

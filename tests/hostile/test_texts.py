@@ -19,7 +19,7 @@ from hostile.forked import server
 from hostile.texts import TEXTS, harmless, profile
 
 NASTY = list(TEXTS.values())
-VERBS = ("report", "info", "stats", "ranges", "gaps", "steps", "memory", "overlap")
+VERBS = ("report", "info", "stats", "ranges", "gaps", "steps", "memory")
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 
 

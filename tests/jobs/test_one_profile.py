@@ -20,6 +20,8 @@ from gpuledger import GpuledgerError, open_trace
 from gpuledger.analyse.ranks.rank import rank_traces
 from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.jobs import run
+from gpuledger.present.views.fleet import FleetAnswer
+from gpuledger.rows import labels_of
 from gpuledger.selection import Selection
 from gpuledger.trace.tables import Kind
 from support.command import gpuledger
@@ -94,8 +96,8 @@ def printed(*arguments: str | Path) -> dict[str, Any]:
 def answers(*arguments: str | Path) -> str:
     """What the command says, with ranks numbered instead of named, and without the notes, which name files."""
     document = printed(*arguments)
-    tables = {table["table"]: table["rows"] for table in document["tables"]}
-    labels = [row["rank"] for row in tables["job_ranks"]]
+    tables = {name: document[name] for name in labels_of(FleetAnswer)}
+    labels = [row["rank"] for row in tables["ranks"]]
     for rows in tables.values():
         for row in rows:
             row.pop("profile", None)
@@ -106,8 +108,7 @@ def answers(*arguments: str | Path) -> str:
 
 
 def labels(document: dict[str, Any]) -> list[str]:
-    [rows] = [table["rows"] for table in document["tables"] if table["table"] == "job_ranks"]
-    return [row["rank"] for row in rows]
+    return [row["rank"] for row in document["ranks"]]
 
 
 # Real captures
@@ -118,7 +119,7 @@ def test_two_processes_on_one_gpu_are_two_ranks(unpacked: Unpack, tmp_path: Path
     assert len(split_by_rank(path, tmp_path / "split")) == 2
     assert answers(path) == answers(tmp_path / "split")
     document = printed(path)
-    assert (document["profiles"], document["ranks"], labels(document)) == (1, 2, ["process 456", "process 457"])
+    assert (document["profiles"], labels(document)) == (1, ["process 456", "process 457"])
     [shared] = [note["sentence"] for note in document["health"] if note["code"] == "gpu-shared"]
     assert shared.startswith("2 ranks share GPU 0, ")
 
@@ -151,10 +152,9 @@ def test_two_gpus_of_a_published_profile_are_two_ranks(tmp_path: Path) -> None:
 def test_who_is_late_is_told_from_one_profile(tmp_path: Path) -> None:
     path = export(tmp_path / "all.sqlite", *((100 + rank, rank, steps(40 * (rank == 2))) for rank in range(4)))
     document = printed(path)
-    tables = {table["table"]: table["rows"] for table in document["tables"]}
     assert labels(document) == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
-    assert [row["rank"] for row in tables["fleet_stragglers"]] == ["GPU 2"]
-    assert [row["matched"] for row in tables["job_ranks"]] == [4] * 4
+    assert [row["rank"] for row in document["stragglers"]] == ["GPU 2"]
+    assert [row["matched"] for row in document["ranks"]] == [4] * 4
 
 
 def test_one_process_may_be_several_ranks(tmp_path: Path) -> None:
@@ -196,14 +196,11 @@ def test_the_gpus_of_a_torch_trace_are_ranks(tmp_path: Path, monkeypatch: pytest
     jobs = generator()
     monkeypatch.setattr(jobs, "CLOCK_ERROR_NS", 1)  # as they are on one clock in the joined trace
     jobs.write_job(tmp_path / "split", ranks=3, events=6 * 24 * 8 * 3, steps=3, late=2)
-    of_each, of_one = (
-        {table["table"]: table["rows"] for table in printed(given)["tables"]}
-        for given in (tmp_path / "split", joined(tmp_path / "split", tmp_path / "all.json"))
-    )
-    assert [row["rank"] for row in of_one["job_ranks"]] == ["GPU 0", "GPU 1", "GPU 2"]
+    of_each, of_one = printed(tmp_path / "split"), printed(joined(tmp_path / "split", tmp_path / "all.json"))
+    assert [row["rank"] for row in of_one["ranks"]] == ["GPU 0", "GPU 1", "GPU 2"]
     for column in ("steps", "step_ns", "compute_ns", "matched", "late"):
-        assert [row[column] for row in of_one["job_ranks"]] == [row[column] for row in of_each["job_ranks"]], column
-    assert [row["rank"] for row in of_one["fleet_stragglers"]] == ["GPU 2"]
+        assert [row[column] for row in of_one["ranks"]] == [row[column] for row in of_each["ranks"]], column
+    assert [row["rank"] for row in of_one["stragglers"]] == ["GPU 2"]
 
 
 def test_ranks_of_one_capture_have_one_clock(tmp_path: Path) -> None:
@@ -325,7 +322,7 @@ def test_one_profile_says_what_one_profile_per_rank_says(
 def test_phases_of_one_profile_tell_waiting_from_transfer_as_fleet_does(tmp_path: Path) -> None:
     path = export(tmp_path / "job.sqlite", (101, 0, steps()), (103, 1, steps(50)))
     document = json.loads(gpuledger("ranges", path, "--phase=communication=nccl", "--format=json").stdout)
-    ranks = {table["table"]: table["rows"] for table in printed(path)["tables"]}["job_ranks"]
+    ranks = printed(path)["ranks"]
     for gpu, wait_us in ((0, 50), (1, 0)):
         [in_all, *_] = [row for row in document["phase_waits"] if row["gpu"] == gpu]
         assert (in_all["phase"], in_all["layer"], in_all["collectives"]) == ("communication", None, 4)

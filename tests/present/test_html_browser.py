@@ -253,7 +253,7 @@ def test_the_numbers_in_the_browser_are_those_of_the_document(shelf: Shelf, brow
         document = page.evaluate("JSON.parse(document.getElementById('document').textContent)")
         assert sum(part["ns"] for part in document["parts"]) == document["step_delta_ns"]
         shown = page.locator("#waterfall svg.picture").get_attribute("aria-label")
-        assert f"{time_text(document['whole']['before_ns'])} before" in shown
+        assert f"{time_text(document['before']['median_ns'])} before" in shown
 
 
 def test_hostile_names_are_shown_and_do_nothing(shelf: Shelf, browser: Browser) -> None:

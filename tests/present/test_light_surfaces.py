@@ -236,7 +236,9 @@ def test_a_baseline_keeps_the_busy_books(odd_head: Path, tmp_path: Path) -> None
 
 
 def test_where_little_is_known_nothing_is_said_of_work_and_pace(odd_head: Path, without_shapes: Path) -> None:
-    assert compared(odd_head, without_shapes)["busy"] is None
+    told = compared(odd_head, without_shapes)
+    assert (told["busy"], told["not_measured"]["busy"]) == ([], "little is known of the compute of one run")
+    assert "busy" not in compared(odd_head, odd_head)["not_measured"]
     assert "Work or pace" not in gpuledger("diff", odd_head, without_shapes).stdout
 
 

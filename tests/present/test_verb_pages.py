@@ -32,8 +32,9 @@ def test_launches_of_nsight_compute_stand_under_their_roofs(tmp_path: Path) -> N
     ran = gpuledger("kernels", plain(LAYER), "-o", tmp_path / "page.html")
     assert ran.exit_code == 0, ran.stderr
     page = parsed((tmp_path / "page.html").read_text())
-    assert len(page.one("roofline").all("circle")) > 5
-    assert "vectorized_layer_norm_kernel" in page.one("roofline").text
+    roofline = page.one("roofline-chart")
+    assert len(roofline.all("circle")) > 5
+    assert "vectorized_layer_norm_kernel" in roofline.text
     said = " ".join(gpuledger("kernels", plain(LAYER)).stdout.split())
     [verdict] = [element for element in page.walk() if "verdict" in element.attrs.get("class", "").split()]
     assert verdict.text.strip() in said
@@ -43,7 +44,7 @@ def test_sampled_kernels_stand_under_their_roofs(tmp_path: Path) -> None:
     ran = gpuledger("kernels", plain(SAMPLED), "-o", tmp_path / "page.html", "--lang=zh")
     assert ran.exit_code == 0, ran.stderr
     page = parsed((tmp_path / "page.html").read_text())
-    assert len(page.one("charts").all("circle")) > 10
+    assert len(page.one("sampled-roofline-chart").all("circle")) > 10
 
 
 def test_a_table_without_rows_says_why_in_every_format(decode: Path, tmp_path: Path) -> None:

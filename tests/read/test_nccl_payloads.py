@@ -90,8 +90,7 @@ def test_layouts_without_a_column_describe_nothing(ranks: Path, tmp_path: Path, 
 def test_bus_bandwidth_needs_no_torch(ranks: Path) -> None:
     files = ranks / "rank0.sqlite", ranks / "rank1.sqlite"
     ran = json.loads(gpuledger("fleet", *files, "--workers=1", "--format=json").stdout)
-    [rows] = [table["rows"] for table in ran["tables"] if table["table"] == "job_collectives"]
-    [reduced] = [row for row in rows if row["kind"] == "all_reduce"]
+    [reduced] = [row for row in ran["collectives"] if row["kind"] == "all_reduce"]
     assert (reduced["group"], reduced["matched"], reduced["bytes"]) == (COMMUNICATOR, 4, 4 * MIB)
     # NCCL's tests: an all-reduce of two ranks moves 2 (n - 1) / n = 1 times its bytes over the bus
     assert reduced["bus_gb_per_s"] == pytest.approx(reduced["bytes"] / reduced["transfer_ns"], rel=0.2)

@@ -540,7 +540,7 @@ def test_a_saving_is_held_against_the_profiled_one() -> None:
     }
     compare = saving(key="median_ms", within="20 %")
     row = saving_of(compare, (ONE, OTHER), documents)
-    assert (row.code, row.predicted_ns, row.low_ns) == ("LAUNCH-BOUND", 2_000_000, 1_000_000)
+    assert (row.finding, row.predicted_ns, row.low_ns) == ("LAUNCH-BOUND", 2_000_000, 1_000_000)
     assert (row.profiled_ns, row.plain_ns, row.verdict) == (1_800_000, 1_000_000, PASS)
     assert row.ratio == pytest.approx(2.0 / 1.8)
     assert saving_of(saving(key="median_ms", within="0.1"), (ONE, OTHER), documents).verdict == FAIL
@@ -559,10 +559,10 @@ def test_a_saving_may_be_of_several_findings_each_by_the_count_that_falls() -> N
     documents = {ONE: left(44, 2, 1_220_000), OTHER: left(33, 1, 800_000)}
     compare = saving("{HOST-SYNC: syncs, LAUNCH-BOUND: launches}", within="0.2")
     row = saving_of(compare, (ONE, OTHER), documents)
-    assert (row.code, row.predicted_ns, row.low_ns) == ("HOST-SYNC + LAUNCH-BOUND", 125_000 + 220_000, 172_500)
+    assert (row.finding, row.predicted_ns, row.low_ns) == ("HOST-SYNC + LAUNCH-BOUND", 125_000 + 220_000, 172_500)
     assert (row.profiled_ns, row.verdict) == (420_000, PASS)
     whole = saving_of(saving("{HOST-SYNC: [], CAST: syncs}"), (ONE, OTHER), documents)
-    assert (whole.code, whole.predicted_ns) == ("HOST-SYNC", 250_000)  # what was not found saves nothing
+    assert (whole.finding, whole.predicted_ns) == ("HOST-SYNC", 250_000)  # what was not found saves nothing
     # a host that was faster after makes a saving look larger than it is
     alike = saving_of(compare, (ONE, OTHER), documents, corrected_ns=350_000)
     assert (alike.profiled_ns, alike.corrected_ns, alike.measured_ns) == (420_000, 350_000, 350_000)
@@ -586,24 +586,24 @@ def test_a_saving_may_be_of_several_findings_each_by_the_count_that_falls() -> N
 def test_of_repeated_savings_the_middle_one_is_judged(
     ratios: tuple[float | None, ...], middle: int, verdict: str
 ) -> None:
-    def cell(mode: str, turn: int) -> MatrixCell:
-        return MatrixCell((("turn", str(turn)), ("mode", mode)), f"{mode}{turn}")
+    def cell(mode: str, turn: int) -> dict[str, str]:
+        return {"turn": str(turn), "mode": mode}
 
     rows = [
-        judge(SavingRow((cell("a", at), cell("b", at)), OPEN, "", "X", round(1000 * ratio), None, 1000, None, 0.2))
+        judge(SavingRow(cell("a", at), cell("b", at), OPEN, "", "X", round(1000 * ratio), None, 1000, None, 0.2))
         if ratio is not None
-        else SavingRow((cell("a", at), cell("b", at)), OPEN, "a is not finished")
+        else SavingRow(cell("a", at), cell("b", at), OPEN, "a is not finished")
         for at, ratio in enumerate(ratios)
     ]
     found = judge_by_the_middle(rows, "turn")
     assert [row.verdict for row in found] == [verdict if at == middle else OPEN for at in range(len(rows))]
     assert all(f"turn={middle} is the middle one" in row.reason for at, row in enumerate(found) if at != middle)
-    other = replace(rows[0], cells=(cell("c", 0), cell("d", 0)))  # another pair is another measurement
+    other = replace(rows[0], from_=cell("c", 0), to=cell("d", 0))  # another pair is another measurement
     assert judge_by_the_middle([*rows, other], "turn")[: len(rows)] == found
 
 
 def test_a_column_of_savings_is_there_if_any_row_has_it() -> None:
-    bare = SavingRow((ONE, OTHER), PASS, "", "CAST", 5_000, None, 4_000)
+    bare = SavingRow(dict(ONE.values), dict(OTHER.values), PASS, "", "CAST", 5_000, None, 4_000)
     corrected = replace(bare, corrected_ns=4_500)
     named = [[column.key for column in _filled(_savings(rows)).columns] for rows in ([bare], [bare, corrected])]
     assert named[0] == ["from", "to", "finding", "predicted_ns", "profiled_ns", "ratio", "verdict"]
@@ -625,7 +625,7 @@ def test_a_cell_that_the_profiler_slows_is_told() -> None:
 
 @given(st.integers(1, 10**9), st.integers(1, 10**9), st.floats(0, 2))
 def test_prediction_and_saving_may_lie_so_far_apart(predicted: int, measured: int, within: float) -> None:
-    row = judge(SavingRow((ONE, OTHER), OPEN, "", "X", predicted, None, measured, None, within))
+    row = judge(SavingRow(dict(ONE.values), dict(OTHER.values), OPEN, "", "X", predicted, None, measured, None, within))
     assert (row.verdict == PASS) == (abs(predicted - measured) <= within * measured)
     assert judge(replace(row, profiled_ns=-measured)).verdict == FAIL
 

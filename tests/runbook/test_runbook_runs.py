@@ -12,16 +12,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import jsonschema
 import pytest
 from click.testing import CliRunner
 
 from gpuledger.cli.verbs import run as verb
 from gpuledger.runbook.engine import json_at, state_of
-from support.command import PATIENCE_S, ROOT, Ran, gpuledger
+from support.command import PATIENCE_S, Ran, gpuledger
+from support.schemas import schema_of
 from support.thorough import some
-
-SCHEMA = json.loads((ROOT / "docs" / "schemas" / "gpuledger.runbook-1.json").read_text())
 
 FIGURES = "import json, sys; json.dump({'median_ms': float(sys.argv[2])}, open(sys.argv[1], 'w'))"
 COUNT = "import os, sys; open(sys.argv[1], 'a').write(sys.argv[2] + os.environ.get('TOY', '') + chr(10))"
@@ -256,7 +254,7 @@ compare:
     ran = run(path, "--format=json")
     assert ran.exit_code == 3, ran.stderr
     found = json.loads(ran.stdout)
-    jsonschema.validate(found, SCHEMA)
+    schema_of("runbook").validate(found)
     assert found["verdict"] == "missed"
     diff, align = found["comparisons"]
     assert (diff["verdict"], diff["delta_ns"] < 0, align["kind"]) == ("faster", True, "align")

@@ -10,7 +10,6 @@ from itertools import dropwhile
 from pathlib import Path
 
 import click
-import jsonschema
 import pytest
 
 from gpuledger.cli.main import verb_named
@@ -18,9 +17,9 @@ from gpuledger.cli.verbs.bench import BENCHES
 from gpuledger.runbook.definition import cells_of
 from gpuledger.runbook.engine import shipped_runbooks, shipped_text
 from gpuledger.runbook.read import runbook_of
-from support.command import ROOT, gpuledger
+from support.command import gpuledger
+from support.schemas import schema_of
 
-SCHEMA = json.loads((ROOT / "docs" / "schemas" / "gpuledger.runbook-1.json").read_text())
 SEEDS = {
     "moe-launches",
     "ep-ranks",
@@ -91,7 +90,7 @@ def test_it_runs_at_a_small_size(name: str, tmp_path: Path) -> None:
     ran = subprocess.run(argv, cwd=tmp_path, capture_output=True, check=False, timeout=900)  # torch starts often
     assert ran.returncode == 0, ran.stderr.decode()
     found = json.loads(ran.stdout)
-    jsonschema.validate(found, SCHEMA)
+    schema_of("runbook").validate(found)
     assert {cell["state"] for cell in found["cells"]} <= {"finished", "skipped"}
     assert "finished" in {cell["state"] for cell in found["cells"]}
     for cell in found["cells"]:

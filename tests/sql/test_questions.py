@@ -14,6 +14,7 @@ from gpuledger.analyse import nvidia_tables
 from gpuledger.analyse.gap_summary import gap_summary
 from gpuledger.analyse.launch_costs import launch_costs
 from gpuledger.analyse.step_summary import step_books
+from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
 from gpuledger.sql.answer import ask
@@ -85,7 +86,8 @@ def _steps(subject: Subject) -> list[tuple[Any, ...]]:
 
 def _launches(subject: Subject) -> list[tuple[Any, ...]]:
     made = launch_costs(subject.trace, subject.device).launch_calls
-    return [(each.name, each.calls) for each in made]
+    recorded = {short_function_name(name or ""): name for name in subject.device.host.calls.texts("name")}
+    return [(recorded[each.name], each.calls) for each in made]
 
 
 def _triggers(subject: Subject) -> list[tuple[Any, ...]]:

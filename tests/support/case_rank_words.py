@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gpuledger.analyse.ranks.collectives import bus_bytes, bus_bytes_per_s, worst_place
-from gpuledger.analyse.ranks.fixing import fixing
 from gpuledger.analyse.ranks.job import slowest_step_ns
 from gpuledger.analyse.ranks.matching import Lane, RankClock
 from gpuledger.analyse.ranks.rank_collectives import KINDS
-from gpuledger.answers.several_profiles import job_answer
-from gpuledger.present.views.fleet import job_sheets
+from gpuledger.jobs.run import Fleet
+from gpuledger.present.views.fleet import fleet_answer
 from gpuledger.trace.model import NotMeasured
 from support.case import (
     Case,
@@ -75,10 +74,9 @@ def _gate(case: Case, rest: str) -> tuple[bool, str]:
 
 
 def _unmeasured(case: Case, rest: str) -> tuple[bool, str]:
-    """Nothing is measured that needs two ranks, and every sheet is whole all the same."""
+    """Nothing is measured that needs two ranks, and the answer says so for every rank."""
     whole = [*(clock.residual_ns for clock in case.job.clocks[1:]), worst_place(case.job), slowest_step_ns(case.job)]
-    sheets = job_sheets(job_answer(case.job, fixing(case.job)))
-    fits = all(len(row) == len(sheet.columns) for sheet in sheets for row in sheet.rows)
+    fits = all(rank.wait_ns is None for rank in fleet_answer("job", Fleet(case.job, 1, 1, ())).ranks)
     return fits and all(isinstance(each, NotMeasured) for each in whole), str(whole)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 
-from gpuledger.jobs.run_store import RunFacts, add_run
+from gpuledger.verbs.run_store import RunFacts, add_run
 from support.command import ROOT
 from support.memory_snapshots import unpacked_snapshots
 from support.nsys_exports import call, kernel, minimal

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from gpuledger.capture import window as window_module
 from gpuledger.system.nvml import GpuReadings, GpuWatch, NotWatched, SampledRange
@@ -36,6 +35,7 @@ from gpuledger.timing.settle import (
     spread,
 )
 from support.command import ROOT, Ran, gpuledger_process
+from support.schemas import schema_of
 
 times = st.lists(st.floats(1, 1e9), min_size=1, max_size=300)
 
@@ -441,14 +441,14 @@ def test_clocks_power_and_throttling_are_seen(monkeypatch: pytest.MonkeyPatch) -
         ("the power limit", 1.0, True),
         ("clocks that somebody set", 1.0, False),
     ]
-    assert seen.is_throttled
+    assert seen.throttled
 
 
 def test_an_idle_gpu_is_not_throttled_and_what_it_does_not_tell_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(0x1 | 0x20, power=False))
     seen = watched()
     assert isinstance(seen, GpuReadings)
-    assert (seen.power_mw, seen.limits, seen.is_throttled) == (None, (), False)
+    assert (seen.power_mw, seen.limits, seen.throttled) == (None, (), False)
 
 
 def test_where_nothing_can_be_seen_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -533,13 +533,11 @@ def test_the_command_says_how_long_and_how_sure(operation: str, folder: Path) ->
 
 
 def test_the_document_is_valid_and_the_other_formats_say_the_same(folder: Path) -> None:
-    schema = json.loads((ROOT / "docs" / "schemas" / "gpuledger.time-1.json").read_text())
-    Draft202012Validator.check_schema(schema)
     found = json.loads(timed(folder, "mocks.py:sines", "--format=json").stdout)
-    Draft202012Validator(schema).validate(found)
+    schema_of("time").validate(found)
     assert (found["operation"], found["device"], found["gpu"]) == ("mocks.py:sines", "cpu", None)
     [row] = csv.DictReader(StringIO(timed(folder, "mocks.py:sines", "--format=csv", seconds=1).stdout))
-    assert set(found) - set(row) == {"schema", "interval_ns", "samples_ns", "gpu", "gpu_not_watched"}
+    assert set(found) - set(row) == {"schema", "sentences", "interval_ns", "samples_ns", "gpu", "gpu_not_watched"}
     assert float(row["interval_low_ns"]) <= float(row["median_ns"]) <= float(row["interval_high_ns"])
     assert "| median |" in timed(folder, "mocks.py:sines", "--format=md").stdout
 

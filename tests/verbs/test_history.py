@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from gpuledger.analyse.diff.baseline import baseline_content
-from gpuledger.jobs.run_store import RunFacts, add_run, read_store
+from gpuledger.verbs.run_store import RunFacts, add_run, read_store
 from support.chinese_text import CJK
 from support.command import gpuledger
 from support.diff_sides import kernel, side
@@ -156,7 +156,7 @@ def test_a_manifest_of_anybodys_names_no_file_and_no_option(tmp_path: Path, monk
     """What stands beside a profile is as untrusted as the profile."""
     profile = saved(tmp_path, "run", 1000)
     hostile = {"started_utc": "../../../x", "git": {"commit": "--output=/tmp/x"}, "presets": 3 * [None]}
-    monkeypatch.setattr("gpuledger.jobs.run_store.manifest_of", lambda _: hostile)
+    monkeypatch.setattr("gpuledger.verbs.run_store.manifest_of", lambda _: hostile)
     _, path = add_run([profile], tmp_path / "store", RunFacts())
     assert path.parent == tmp_path / "store"
     [run] = read_store(tmp_path / "store").runs

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from gpuledger import GpuledgerError, diff, fleet, open_trace, ranges, steps, whatif
 from gpuledger.analyse.ranks.rank import rank_traces
+from gpuledger.jobs.run import fleet as run_fleet
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.present.views.fleet import rank_phases_sheets
+from gpuledger.present.views.fleet import rank_phases
 from gpuledger.present.views.steps import steps_answer
 from gpuledger.selection import SLOWEST, Selection
 from support.command import ROOT, gpuledger
@@ -55,24 +56,23 @@ def test_a_rank_of_a_folder_is_its_file_and_the_slowest_is_whom_others_wait_for(
 def test_phases_by_rank_are_those_of_each_rank_alone(folder: Path) -> None:
     path = folder / "gloo.sqlite"
     shown = fleet(path, workers=0, phases=True)
-    [table] = [table for table in shown.to_dict()["tables"] if table["table"] == "job_phases"]
-    for number, (row, rank) in enumerate(zip(table["rows"], shown.results[0].job.ranks, strict=True)):
+    ranks = run_fleet([str(path)], Selection(), count=0, phases=True).job.ranks
+    for number, rank in enumerate(ranks):
         of_rank = ranges(path, wanted=Selection(rank=number)).phases
         named = {phase: time for phase, time in rank.phases_ns if time}
         assert {each.phase: each.time_ns for each in of_rank if each.time_ns} == named
-        assert sum(value for key, value in row.items() if key != "rank") == pytest.approx(
+        assert sum(row.time_ns for row in shown.phases if row.rank == rank.label) == pytest.approx(
             sum(each.time_ns for each in of_rank) / rank.step_count
         )
-    assert "job_phases" not in str(fleet(path, workers=0).to_dict()["tables"])
+    assert fleet(path, workers=0).phases == ()
 
 
 def test_phases_by_rank_stand_in_the_order_of_a_layer(folder: Path) -> None:
     """Also one that the first rank has not: its window ends before the head."""
-    whole = fleet(folder / "gloo.sqlite", workers=0).results[0].job.ranks[0]
+    whole = run_fleet([str(folder / "gloo.sqlite")], Selection(), count=0).job.ranks[0]
     phases_of = {"attention": 1, "idle": 1, "other work": 1}
     ranks = [replace(whole, phases_ns=tuple(times.items())) for times in (phases_of, {"lm_head": 1, **phases_of})]
-    [sheet] = rank_phases_sheets(ranks)
-    assert [column.name for column in sheet.columns[1:]] == ["attention", "lm_head", "idle", "other work"]
+    assert [row.phase for row in rank_phases(ranks)] == 2 * ["attention", "lm_head", "idle", "other work"]
 
 
 def test_what_is_no_rank_is_refused(folder: Path) -> None:

@@ -16,7 +16,7 @@ from gpuledger.agents.table_tools import FEW, PART, USUAL, AskedPart, shown_answ
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.json_types import builtins
 from gpuledger.ledger.books import LineKind
-from gpuledger.present.views.answer import Answer
+from gpuledger.present.views.answer import Answer, VerbAnswer
 from gpuledger.present.views.whatif import WhatIfAnswer
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
@@ -75,6 +75,12 @@ def verb_answer(opened: OpenedProfile, verb: Callable[..., Answer], part: AskedP
     """What a verb answers about one GPU: its sentences, and its tables in pages; one without rows if asked for."""
     device = opened.device(part.device)
     answer = verb(opened.run.trace, wanted=replace(opened.wanted, device=device.gpu))
+    about = {"handle": opened.handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, "device": device.gpu}
+    return AgentAnswer({**about, **_in_pages(answer, part)})
+
+
+def _in_pages(answer: VerbAnswer, part: AskedPart) -> dict[str, Any]:
+    """Its sentences, and its tables in pages."""
     whole, there = builtins(answer), answer.tables()
     chosen = {name: title for name, title in there.items() if part.table == name or (whole[name] and not part.table)}
     if part.table not in (None, *there):
@@ -84,8 +90,7 @@ def verb_answer(opened: OpenedProfile, verb: Callable[..., Answer], part: AskedP
         {"table": name, "title": title, **paged(whole[name], part.offset, limit, MOST_LETTERS // len(chosen))}
         for name, title in chosen.items()
     ]
-    about = {"handle": opened.handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, "device": device.gpu}
-    return AgentAnswer({**about, "answer": whole["sentences"], "tables": tables})
+    return {"answer": whole["sentences"], "tables": tables}
 
 
 def kernels(profiles: AgentProfiles, handle: str, *, by_launch: bool = False, **part: Any) -> AgentAnswer:
@@ -133,7 +138,7 @@ def _change(change: str, name: str = "", by: float = 0) -> tuple[str, Any]:
 def fleet(profiles: AgentProfiles, paths: list[str], **part: Any) -> AgentAnswer:
     """Put the ranks of a job together, from profiles or folders: who is late, who waits, what fixing it saves."""
     found = job.fleet([profiles.folders.address(path) for path in paths], workers=0, limits=profiles.limits)
-    return shown_answer(found.document(), AskedPart(**part))
+    return AgentAnswer(_in_pages(found, AskedPart(**part)))
 
 
 def memory_snapshot(profiles: AgentProfiles, path: str, **part: Any) -> AgentAnswer:

@@ -15,21 +15,21 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from gpuledger.capture.command_text import program_place
 from gpuledger.capture.launchers import main_program
 from gpuledger.capture.output_files import MANIFEST_SCHEMA
 from gpuledger.capture.secrets import looks_secret, shown_value, without_secrets
 from gpuledger.errors import GpuledgerError, OutputRefused, ToolFailed
-from gpuledger.json_types import Count, Json, builtins
+from gpuledger.json_types import Count, builtins
 from gpuledger.system.files import reason_of, whole_file
 from gpuledger.system.machine import Machine
 from gpuledger.system.processes import run
-from gpuledger.version import own_version
 
 KEPT: Final = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_DEVICE_ORDER"),
@@ -134,190 +134,86 @@ class RecordedCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     advice: str
 
 
+Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
+
+
 class PlainRun(Struct, frozen=True):
-    """The program once without its profiler, or why there was no such run."""
+    """The program once without its profiler, before it was recorded, or why there was no such run."""
 
-    window_ns: tuple[int, ...] | None = None
-    """How long what is recorded took, once per process that has a window; None where that is not known."""
+    window_ns: Annotated[tuple[Annotated[int, Meta(gt=0)], ...], Meta(min_length=1)] | None = None
+    """How long what is recorded took: the first window of each process that opened one; null: not known."""
     reason: str | None = None
-    seconds: float | None = None  # how long the run took; None where there was none
-    exit_code: int | None = None
-    how: str | None = None  # what was measured, and how it was seen
+    """Why it is not known."""
+    seconds: Seconds | None = None
+    """How long that run took; null where there was none."""
+    exit_code: Count | None = None
+    how: str | None = None
+    """What was measured, and how it was seen."""
 
 
-class Manifest(Struct, frozen=True):
-    """Everything that is written down about one capture."""
-
-    tool: str
-    tool_version: str | None
-    presets: tuple[str, ...]
-    command: tuple[str, ...]  # what the user wants recorded
-    commands: tuple[tuple[str, ...], ...]  # what is run for that, in order
-    called_as: tuple[str, ...]
-    started_utc: str
-    environment: dict[str, str] = field(default_factory=dict)
-    """What the program had, of the variables that are kept."""
-    carried: dict[str, str] = field(default_factory=dict)
-    environment_of: str | None = None
-    """The program that was seen to have `environment`; None where it is ours, which the program inherits."""
-    machine: Machine | None = None
-    git: Commit | None = None
-    via: tuple[str, ...] | None = None
-    session: str | None = None
-    state: str = RUNNING
-    reason: str | None = None
-    exit_code: int | None = None
-    seconds: float | None = None
-    files: tuple[RecordedFile, ...] = ()
-    checks: tuple[RecordedCheck, ...] = ()
-    plain: PlainRun | None = None
-    """None where no time is compared: kernels that ncu replays, a piece of a server."""
-    pid: int | None = field(default_factory=os.getpid)
-
-
-Document = TypeVar("Document", bound=Json)
-_Argv: TypeAlias = list[str]
-_Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
-
-
-class PlainRunJson(Json):
-    """The program once without its profiler, before it was recorded."""
-
-    window_ns: Annotated[
-        Annotated[list[Annotated[int, Meta(gt=0)]], Meta(min_length=1)] | None,
-        Meta(
-            description="How long what is recorded took: the first window of each process that opened one. null where "
-            "it is not known."
-        ),
-    ]
-    reason: Annotated[str | None, Meta(description="Why it is not known.")]
-    seconds: Annotated[_Seconds | None, Meta(description="How long that run took; null where there was none.")]
-    exit_code: Count | None
-    how: Annotated[str | None, Meta(description="What was measured, and how it was seen.")]
-
-
-class CapturingGpuJson(Json):
-    """One GPU, and the state it was in."""
-
-    index: Count
-    name: str
-    memory_bytes: Count
-    sm_mhz: int | None
-    highest_sm_mhz: int | None
-    power_limit_mw: int | None
-
-
-class CapturingMachineJson(Json):
-    """The GPUs before the command began."""
-
-    driver: str | None
-    gpus: list[CapturingGpuJson]
-    reason: Annotated[str | None, Meta(description="Why there are none.")]
-
-
-class ManifestJson(Json):
+class Manifest(Struct, frozen=True, tag_field="schema", tag=MANIFEST_SCHEMA):
     """What was captured, with what, where, and how it ended: NAME.capture.json beside the profile.
 
     Written when the capture begins and again when it ends.
     """
 
-    schema: Literal["gpuledger.capture/1"]
-    state: Annotated[
-        str,
-        Meta(
-            extra_json_schema={"enum": [RUNNING, FINISHED, INTERRUPTED, FAILED]},
-            description="running: not over, or killed if no process has the id `pid`. interrupted: a signal ended it; "
-            "what was recorded is in `files`. failed: nothing was recorded, or what was set for the program did not "
-            "reach it.",
-        ),
-    ]
-    reason: Annotated[str | None, Meta(description="What went wrong, in one sentence.")]
     tool: Annotated[str, Meta(extra_json_schema={"enum": ["nsys", "ncu", "torch", "rocprof"]})]
-    versions: Annotated[
-        dict[str, str | None],
-        Meta(
-            extra_json_schema={"required": ["gpuledger"]},
-            description="Of gpuledger and of the tool; null where the tool did not say.",
-        ),
-    ]
-    presets: list[str]
-    command: Annotated[_Argv, Meta(description="What was to be recorded.")]
-    commands: Annotated[
-        list[_Argv], Meta(description="What was run for that, in order. What looks like a secret is withheld.")
-    ]
-    called_as: Annotated[_Argv, Meta(description="Our own command line.")]
-    via: Annotated[_Argv | None, Meta(description="The prefix that led to another machine.")]
-    session: Annotated[str | None, Meta(description="The session of nsys that a piece was recorded of.")]
+    versions: Annotated[dict[str, str | None], Meta(extra_json_schema={"required": ["gpuledger"]})]
+    """Of gpuledger and of the tool; null where the tool did not say."""
+    presets: tuple[str, ...]
+    command: tuple[str, ...]
+    """What was to be recorded."""
+    commands: tuple[tuple[str, ...], ...]
+    """What was run for that, in order. What looks like a secret is withheld."""
+    called_as: tuple[str, ...]
+    """Our own command line."""
     started_utc: Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")]
-    seconds: _Seconds | None
-    exit_code: Annotated[
-        Count | None, Meta(description="Of the command; 128 and the signal's number where one ended it.")
-    ]
-    plain: Annotated[PlainRunJson | None, Meta(description="null where no time is compared (ncu, a session).")]
-    pid: Annotated[
-        int | None,
-        Meta(
-            description="The process that attends the capture; null where none does, as between `capture start` and "
-            "`capture stop`."
-        ),
-    ]
-    environment: Annotated[
-        dict[str, str],
-        Meta(
-            description="What the program had of the variables that change what a GPU does, by a list of names, and of "
-            "those that --env named. Read back where the program ran; before that, and where it ran elsewhere and "
-            "could not be read, nothing."
-        ),
-    ]
-    environment_of: Annotated[
-        str | None,
-        Meta(
-            description="The program right before whose start `environment` was read: elsewhere, and behind a shell. "
-            "null where it is our own, which the program inherits."
-        ),
-    ]
-    carried: Annotated[
-        dict[str, str],
-        Meta(
-            description="What --env set for the program. Where the program would not have had it, the program is not "
-            "started and the state is failed."
-        ),
-    ]
-    git: Annotated[Commit | None, Meta(description="The working directory's commit; null where there is none.")]
-    machine: Annotated[CapturingMachineJson | None, Meta(description="null where the command ran elsewhere.")]
-    files: list[RecordedFile]
-    checks: Annotated[list[RecordedCheck], Meta(description="Whether the profile holds what was asked for.")]
+    environment: dict[str, str] = field(default_factory=dict)
+    """What the program had of the variables that change what a GPU does, by a list of names, and of those that --env
+    named. Read back where the program ran; before that, and where it ran elsewhere and could not be read, nothing."""
+    carried: dict[str, str] = field(default_factory=dict)
+    """What --env set for the program. Where the program would not have had it, it is not started and the state is
+    failed."""
+    environment_of: str | None = None
+    """The program right before whose start `environment` was read: elsewhere, and behind a shell. null where it is our
+    own, which the program inherits."""
+    machine: Machine | None = None
+    """The GPUs before the command began; null where it ran elsewhere."""
+    git: Commit | None = None
+    """The working directory's commit; null where there is none."""
+    via: tuple[str, ...] | None = None
+    """The prefix that led to another machine."""
+    session: str | None = None
+    """The session of nsys that a piece was recorded of."""
+    state: Annotated[str, Meta(extra_json_schema={"enum": [RUNNING, FINISHED, INTERRUPTED, FAILED]})] = RUNNING
+    """running: not over, or killed if no process has the id `pid`. interrupted: a signal ended it; what was recorded is
+    in `files`. failed: nothing was recorded, or what was set for the program did not reach it."""
+    reason: str | None = None
+    """What went wrong, in one sentence."""
+    exit_code: Count | None = None
+    """Of the command; 128 and the signal's number where one ended it."""
+    seconds: Seconds | None = None
+    files: tuple[RecordedFile, ...] = ()
+    checks: tuple[RecordedCheck, ...] = ()
+    """Whether the profile holds what was asked for."""
+    plain: PlainRun | None = None
+    """null where no time is compared: kernels that ncu replays, a piece of a server."""
+    pid: int | None = field(default_factory=os.getpid)
+    """The process that attends the capture; null where none does, as between `capture start` and `capture stop`."""
 
 
-def manifest_json(manifest: Manifest) -> ManifestJson:
-    """The document gpuledger.capture/1; what looks like a secret in a command is withheld."""
-    plain, machine = manifest.plain, manifest.machine
-    changed = {
-        "schema": MANIFEST_SCHEMA,
-        "versions": {"gpuledger": own_version(), manifest.tool: manifest.tool_version},
-        "command": without_secrets(manifest.command),
-        "commands": [without_secrets(command) for command in manifest.commands],
-        "called_as": without_secrets(manifest.called_as),
-        "via": None if manifest.via is None else without_secrets(manifest.via),
-        "seconds": _rounded(manifest.seconds),
-        "plain": None if plain is None else _same(PlainRunJson, plain, seconds=_rounded(plain.seconds)),
-        "machine": None
-        if machine is None
-        else _same(
-            CapturingMachineJson,
-            machine,
-            gpus=[_same(CapturingGpuJson, gpu) for gpu in machine.gpus],
-            reason=machine.reason or None,
-        ),
-    }
-    return _same(ManifestJson, manifest, **changed)
-
-
-def _same(kind: Callable[..., Document], record: object, **changed: object) -> Document:
-    """The object of a document whose keys a record has as well, but for what is changed."""
-    names: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
-    values = {name: changed[name] if name in changed else getattr(record, name) for name in names}
-    return kind(**{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()})
+def shareable(manifest: Manifest) -> Manifest:
+    """As it is written: what looks like a secret in a command is withheld, seconds have three decimals."""
+    plain = manifest.plain
+    return replace(
+        manifest,
+        command=tuple(without_secrets(manifest.command)),
+        commands=tuple(tuple(without_secrets(command)) for command in manifest.commands),
+        called_as=tuple(without_secrets(manifest.called_as)),
+        via=None if manifest.via is None else tuple(without_secrets(manifest.via)),
+        seconds=_rounded(manifest.seconds),
+        plain=None if plain is None else replace(plain, seconds=_rounded(plain.seconds)),
+    )
 
 
 def _rounded(seconds: float | None) -> float | None:
@@ -331,7 +227,7 @@ def utc(seconds: float) -> str:
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
     """Write the manifest, whole or not at all."""
-    text = json.dumps(builtins(manifest_json(manifest)), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(builtins(shareable(manifest)), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     try:
         with whole_file(path, private=True) as file:
             file.write(text.encode(errors="backslashreplace"))

@@ -42,6 +42,7 @@ from gpuledger.errors import GpuledgerError, MissingPackage, NothingRecorded, To
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.machine import find_nsys, machine, version_of
 from gpuledger.system.processes import AttendedRun, Ran, run_attended
+from gpuledger.version import own_version
 
 FIRST: Final = (
     "first once without the profiler, to know what profiling costs: this doubles the time; --no-plain leaves it out"
@@ -349,7 +350,10 @@ def first_manifest(recording: Recording, commands: Sequence[Sequence[str]]) -> M
     here = recording.remote is None
     return Manifest(
         tool=recording.tool,
-        tool_version=version_of(recording.executable) if recording.executable else None,
+        versions={
+            "gpuledger": own_version(),
+            recording.tool: version_of(recording.executable) if recording.executable else None,
+        },
         presets=recording.presets,
         command=recording.command,
         commands=tuple(map(tuple, commands)),

@@ -44,8 +44,9 @@ class FasterPart(Struct, frozen=True):
         return self.whole_ns - self.saving_ns
 
     @property
-    def speed_up(self) -> float:
-        return self.whole_ns / self.new_whole_ns if self.new_whole_ns else float("inf")
+    def speed_up(self) -> float | None:
+        """None if nothing is left."""
+        return self.whole_ns / self.new_whole_ns if self.new_whole_ns else None
 
     @property
     def limit(self) -> float | None:

@@ -14,24 +14,26 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Annotated, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.diagnosis.cases import (
     RECORDING,
     CaseAnswer,
+    CaseKind,
     DiagnosisAnswers,
     DiagnosisBenchmark,
     DiagnosisCase,
-    MeasuredSaving,
     NamedFinding,
 )
 from gpuledger.errors import GpuledgerError
 from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
+from gpuledger.messages import say
 from gpuledger.read import open_trace
+from gpuledger.rows import Label, Row, Unit
 from gpuledger.selection import Selection
-from gpuledger.trace.model import NotMeasured
 from gpuledger.version import own_version
 
 LOOKED_AT: Final = 3  # so many findings count; who lists every cause there is names none
@@ -40,40 +42,66 @@ WITHIN: Final = 0.25
 
 
 class CaseScore(Struct, frozen=True):
-    """One case. `place` is the place, from 1, of the first finding that is right, among those that are looked at."""
+    """How right a tool's findings of one case are. Percents are of a step before the fix, under nsys."""
 
-    case: DiagnosisCase
-    is_answered: bool
-    first: str  # the first finding, in the tool's words; empty where it has none
+    id: str
+    kind: CaseKind
+    group: str
+    accepted: tuple[str, ...]
+    answered: bool
+    first: str | None
+    """The first finding, in the tool's words; null where it has none."""
     place: int | None
-    is_area_right: bool
+    """From 1, of the first finding that names the fault; null where none of the first three does."""
+    area_is_right: bool
     said_percent: float | None
-    """What the finding that is right says it saves; None where none is, or says nothing."""
-    measured: MeasuredSaving | NotMeasured  # what fixing that, or else the first of the faults, saved
+    """What the finding that names the fault says it saves."""
+    measured_percent: float | None
+    """What fixing that, or else the first of the faults, saved; null where it was not measured."""
+    measured_ns: int | None
     false_claims: tuple[str, ...]
-    not_in_list: tuple[str, ...]  # words that name no cause that is known
+    not_in_list: tuple[str, ...]
+    """Words that name no cause of the list."""
 
     @property
     def saving_error(self) -> float | None:
         """Of what was said, as a share of what was saved."""
-        if self.said_percent is None or isinstance(self.measured, NotMeasured):
+        if self.said_percent is None or self.measured_percent is None:
             return None
-        return self.said_percent / self.measured.percent - 1
+        return self.said_percent / self.measured_percent - 1
 
 
-class ScoreTally(Struct, frozen=True):
-    """Counts over some cases: `faults` that could be named, `controls` without them."""
+class ScoreTally(Row, frozen=True, kw_only=True):
+    """How a tool does over some cases: `faults` that could be named, `controls` without them."""
 
-    faults: int
-    first: int
-    in_first_three: int
-    area: int
-    measured: int  # faults whose saving was measured
+    group: Annotated[str | None, Label(say("Case group"), meaning="null: all cases")] = None
+    seen: Annotated[
+        Literal["built on", "adjusted after", "not used"] | None,
+        Label(say("Our rules"), detail=1, meaning="what the rules of gpuledger had to do with these programs"),
+    ] = None
+    tool: Annotated[str | None, Label(say("Tool"))] = None
+    faults: Annotated[int, Label(say("Faults"), Unit.COUNT, meaning="programs with a fault")]
+    first: Annotated[int, Label(say("First"), Unit.COUNT, meaning="faults that the first finding names")]
+    in_first_three: Annotated[int, Label(say("Top 3"), Unit.COUNT)]
+    area: Annotated[
+        int,
+        Label(say("Right area"), Unit.COUNT, detail=3, meaning="faults whose area at least is named first"),
+    ]
+    measured: Annotated[
+        int, Label(say("Measured savings"), Unit.COUNT, detail=2, meaning="faults whose saving was measured by itself")
+    ]
     savings_given: int
-    savings_within: int
-    median_error: float | None  # of the savings that were given; None where none was
-    controls: int
-    claimed: int  # controls of which something false is claimed
+    """Of those, where one of the first three findings names the fault and says a saving."""
+    savings_within: Annotated[
+        int, Label(say("Within 25 %"), Unit.COUNT, meaning="of those, how many are within 25 % of what was measured")
+    ]
+    median_error: Annotated[
+        float | None, Label(say("Median error"), Unit.SHARE, meaning="of the savings given; null: none was")
+    ]
+    controls: Annotated[
+        int, Label(say("Controls"), Unit.COUNT, detail=2, meaning="programs without the fault, or without any")
+    ]
+    claimed: Annotated[int, Label(say("False claims"), Unit.COUNT, meaning="controls where it is claimed all the same")]
     answered: int
 
 
@@ -82,28 +110,34 @@ class ToolScore(Struct, frozen=True):
 
     tool: str
     version: str
+    total: ScoreTally
+    groups: tuple[ScoreTally, ...]
     cases: tuple[CaseScore, ...]
 
     @property
     def name(self) -> str:
         return f"{self.tool} {self.version}".rstrip()
 
-    @property
-    def total(self) -> ScoreTally:
-        return tally(self.cases)
-
-    def of_group(self, group: str) -> ScoreTally:
-        return tally(score for score in self.cases if score.case.group == group)
-
     def of_cases(self, ids: Collection[str]) -> ScoreTally:
-        return tally(score for score in self.cases if score.case.id in ids)
+        return tally(score for score in self.cases if score.id in ids)
 
 
 def tool_score(benchmark: DiagnosisBenchmark, answers: DiagnosisAnswers) -> ToolScore:
     """How a tool does on all cases; one that it does not answer is not named."""
     given = {answer.id: answer.findings for answer in answers.cases}
     scores = tuple(case_score(benchmark, case, given.get(case.id)) for case in benchmark.cases)
-    return ToolScore(answers.tool, answers.version, scores)
+    groups = (
+        replace(
+            tally(score for score in scores if score.group == group.id),
+            group=group.id,
+            seen=group.seen,
+            tool=answers.tool,
+        )
+        for group in benchmark.used_groups
+    )
+    total = tally(scores)
+    score = ToolScore(answers.tool, answers.version, total, tuple(groups), scores)
+    return replace(score, total=replace(total, tool=score.name))
 
 
 def case_score(
@@ -126,14 +160,19 @@ def case_score(
         return cause in case.never
 
     named = list(zip(looked_at, causes, strict=True))
+    measured = faults[0].profiled if faults else None
     return CaseScore(
-        case,
-        is_answered=findings is not None,
-        first=looked_at[0].cause if looked_at else "",
+        id=case.id,
+        kind=case.kind,
+        group=case.group,
+        accepted=case.accepted,
+        answered=findings is not None,
+        first=looked_at[0].cause if looked_at else None,
         place=None if place is None else place + 1,
-        is_area_right=bool(causes) and benchmark.area_of.get(causes[0] or "") in areas,
+        area_is_right=bool(causes) and benchmark.area_of.get(causes[0] or "") in areas,
         said_percent=None if place is None else looked_at[place].saving_percent,
-        measured=faults[0].saving if faults else NotMeasured("nothing is wrong"),
+        measured_percent=None if measured is None else measured.percent,
+        measured_ns=None if measured is None else measured.saves_ns,
         false_claims=tuple(finding.cause for finding, cause in named if is_false(finding, cause)),
         not_in_list=tuple(finding.cause for finding, cause in named if cause is None),
     )
@@ -142,21 +181,21 @@ def case_score(
 def tally(scores: Iterable[CaseScore]) -> ScoreTally:
     """The counts over some cases."""
     scores = list(scores)
-    faults = [score for score in scores if score.case.faults]
-    controls = [score for score in scores if not score.case.faults]
+    faults = [score for score in scores if score.accepted]
+    controls = [score for score in scores if not score.accepted]
     errors = [abs(score.saving_error) for score in faults if score.saving_error is not None]
     return ScoreTally(
         faults=len(faults),
         first=sum(score.place == 1 for score in faults),
         in_first_three=sum(score.place is not None for score in faults),
-        area=sum(score.is_area_right for score in faults),
-        measured=sum(isinstance(score.measured, MeasuredSaving) for score in faults),
+        area=sum(score.area_is_right for score in faults),
+        measured=sum(score.measured_ns is not None for score in faults),
         savings_given=len(errors),
         savings_within=sum(error <= WITHIN for error in errors),
         median_error=median(errors) if errors else None,
         controls=len(controls),
         claimed=sum(bool(score.false_claims) for score in controls),
-        answered=sum(score.is_answered for score in scores),
+        answered=sum(score.answered for score in scores),
     )
 
 

@@ -15,16 +15,17 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from enum import Enum
+from enum import StrEnum
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 from msgspec import Struct
 
 from gpuledger.errors import ToolFailed
+from gpuledger.rows import Label, Row
 from gpuledger.system.files import reason_of
 from gpuledger.system.machine import Machine, find_importer, find_ncu, find_nsys, machine, version_in
 from gpuledger.system.processes import Ran, run
@@ -151,7 +152,7 @@ NOT_RUN: Final = -1000  # stands for the exit code of a tool that did not start 
 _MOST_WORDS: Final = 200
 
 
-class DoctorVerdict(Enum):
+class DoctorVerdict(StrEnum):
     """How a check ended."""
 
     OK = "ok"
@@ -160,41 +161,43 @@ class DoctorVerdict(Enum):
     NOT_CHECKED = "not checked"
 
 
-class DoctorOutcome(Struct, frozen=True):
-    """What was found, what that means for profiles, and how to mend it. None of the sentences ends in a full stop."""
+class DoctorCheck(Row, frozen=True, kw_only=True):
+    """One question about the machine, answered. None of the sentences ends in a full stop."""
 
-    verdict: DoctorVerdict
-    found: str
-    means: str = ""
-    fix: str = ""
-    commands: tuple[str, ...] = ()  # lines for a shell or a file, as the fix says
-
-
-class DoctorCheck(Struct, frozen=True):
-    """One question about the machine, answered."""
-
-    name: str
-    outcome: DoctorOutcome
+    name: Annotated[str, Label("Check")] = ""
+    """Given by `examine`."""
+    verdict: Annotated[DoctorVerdict, Label("Verdict")]
+    found: Annotated[str, Label("Found", meaning="what was seen; of a check that was not made, why")]
+    means: Annotated[str | None, Label("Means", meaning="what that means for profiles")] = None
+    fix: Annotated[str | None, Label("Fix", meaning="what to do")] = None
+    commands: Annotated[
+        tuple[str, ...],
+        Label("Commands", meaning="lines for a shell or a file, as the fix says; words in capitals are to be replaced"),
+    ] = ()
 
 
-def ok(found: str, means: str = "") -> DoctorOutcome:
+def ok(found: str, means: str = "") -> DoctorCheck:
     """Nothing to do."""
-    return DoctorOutcome(DoctorVerdict.OK, found, means)
+    return DoctorCheck(verdict=DoctorVerdict.OK, found=found, means=means or None)
 
 
-def warning(found: str, means: str, fix: str, *commands: str) -> DoctorOutcome:
+def warning(found: str, means: str, fix: str, *commands: str) -> DoctorCheck:
     """Something works less well than it could."""
-    return DoctorOutcome(DoctorVerdict.WARNING, found, means, fix, commands)
+    return DoctorCheck(
+        verdict=DoctorVerdict.WARNING, found=found, means=means or None, fix=fix or None, commands=commands
+    )
 
 
-def problem(found: str, means: str, fix: str, *commands: str) -> DoctorOutcome:
+def problem(found: str, means: str, fix: str, *commands: str) -> DoctorCheck:
     """Something does not work."""
-    return DoctorOutcome(DoctorVerdict.PROBLEM, found, means, fix, commands)
+    return DoctorCheck(
+        verdict=DoctorVerdict.PROBLEM, found=found, means=means or None, fix=fix or None, commands=commands
+    )
 
 
-def not_checked(why: str, means: str = "") -> DoctorOutcome:
+def not_checked(why: str, means: str = "") -> DoctorCheck:
     """The question stays open, and why."""
-    return DoctorOutcome(DoctorVerdict.NOT_CHECKED, why, means)
+    return DoctorCheck(verdict=DoctorVerdict.NOT_CHECKED, found=why, means=means or None)
 
 
 NO_GPU: Final = not_checked("no GPU")
@@ -240,7 +243,7 @@ class ExaminedMachine:
         self.probe, self.handed, self.is_quick, self.written = probe, handed, is_quick, written
         self.tracing_ns_per_call: float | None = None
         """What tracing adds to a CUDA call; the trial measures it."""
-        self.outcomes: dict[str, DoctorOutcome] = {}
+        self.outcomes: dict[str, DoctorCheck] = {}
         """Of the checks so far, for those that build on them."""
 
     @cached_property

@@ -7,16 +7,15 @@ Checks that hang on something that is missing say only that it is missing. Those
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.doctor.check import (
     NO_GPU,
     DoctorCheck,
-    DoctorOutcome,
     DoctorVerdict,
     ExaminedMachine,
     last_words,
@@ -27,7 +26,7 @@ from gpuledger.doctor.check import (
 )
 from gpuledger.doctor.tools import counters, export, gpu_metrics, ncu, nsys, profile, sampling, trial
 from gpuledger.errors import GpuledgerError
-from gpuledger.system.machine import InstalledGpu, Machine
+from gpuledger.system.machine import InstalledGpu
 
 _SMI_SECONDS: Final = 30.0
 _ELSEWHERE: Final = "record on a machine with a GPU, copy the export here, and look at it here"
@@ -36,7 +35,7 @@ _NVIDIA: Final = "0x10de"
 _GIB: Final = 2**30
 
 
-def gpu(patient: ExaminedMachine) -> DoctorOutcome:
+def gpu(patient: ExaminedMachine) -> DoctorCheck:
     """Which GPUs there are, and through which driver."""
     machine = patient.machine
     if not machine.gpus:
@@ -57,7 +56,7 @@ def gpu(patient: ExaminedMachine) -> DoctorOutcome:
     return ok(found)
 
 
-def _why_none(patient: ExaminedMachine) -> DoctorOutcome:
+def _why_none(patient: ExaminedMachine) -> DoctorCheck:
     probe = patient.probe
     means = "nothing can be recorded here; profiles from elsewhere can be read"
     is_loaded = probe.read("/proc/driver/nvidia/version") is not None
@@ -112,7 +111,7 @@ def _why_none(patient: ExaminedMachine) -> DoctorOutcome:
     return problem("no GPU of NVIDIA, no driver", means, _ELSEWHERE, *_EXPORT)
 
 
-def sharing(patient: ExaminedMachine) -> DoctorOutcome:
+def sharing(patient: ExaminedMachine) -> DoctorCheck:
     """Whether a program gets a whole GPU, and whether several may use one."""
     gpus = patient.machine.gpus
     closed = [card for card in gpus if card.compute_mode == "prohibited"]
@@ -142,7 +141,7 @@ def sharing(patient: ExaminedMachine) -> DoctorOutcome:
     return ok("whole GPUs, and several programs may use one")
 
 
-def clocks(patient: ExaminedMachine) -> DoctorOutcome:
+def clocks(patient: ExaminedMachine) -> DoctorCheck:
     """The clocks of the moment. Nothing is timed here; a GPU at rest says little about one at work."""
     gpus = patient.machine.gpus
     held = [card for card in gpus if card.throttled_by]
@@ -174,7 +173,7 @@ def _which(gpus: list[InstalledGpu]) -> str:
     return ("GPU " if len(gpus) == 1 else "GPUs ") + ", ".join(str(card.index) for card in gpus)
 
 
-def environment(patient: ExaminedMachine) -> DoctorOutcome:
+def environment(patient: ExaminedMachine) -> DoctorCheck:
     """Variables that hide GPUs from a program, or make it another program."""
     variables = patient.probe.environment
     seen = variables.get("CUDA_VISIBLE_DEVICES")
@@ -200,7 +199,7 @@ _PROFILERS: Final = ("nsys", "nsys-launcher", "ncu", "nvprof")
 _DCGM: Final = ("nv-hostengine", "dcgm-exporter")
 
 
-def other_profilers(patient: ExaminedMachine) -> DoctorOutcome:
+def other_profilers(patient: ExaminedMachine) -> DoctorCheck:
     """Who else may hold what a profiler needs: CUDA takes one at a time."""
     set_ = [name for name in _INJECTIONS if patient.probe.environment.get(name)]
     if set_:
@@ -245,13 +244,13 @@ EXTRAS: Final = {
 """What each extra of the package brings, by the names it is imported by, and what it opens."""
 
 
-def python(patient: ExaminedMachine) -> DoctorOutcome:
+def python(patient: ExaminedMachine) -> DoctorCheck:
     """Which Python and which gpuledger."""
     versions = patient.probe.versions
     return ok(f"{versions['Python']}, {patient.probe.python}; gpuledger {versions['gpuledger']}")
 
 
-def packages(patient: ExaminedMachine) -> DoctorOutcome:
+def packages(patient: ExaminedMachine) -> DoctorCheck:
     """Which optional packages are here, and what the others would open."""
     missing = {
         extra: opens
@@ -264,7 +263,7 @@ def packages(patient: ExaminedMachine) -> DoctorOutcome:
     return ok(f"{len(EXTRAS) - len(missing)} of {len(EXTRAS)} extras", f"`pip install 'gpuledger[NAME]'` adds {opens}")
 
 
-def torch(patient: ExaminedMachine) -> DoctorOutcome:
+def torch(patient: ExaminedMachine) -> DoctorCheck:
     """Whether torch.profiler records kernels."""
     seen = patient.torch
     if seen is None:
@@ -311,7 +310,7 @@ def torch(patient: ExaminedMachine) -> DoctorOutcome:
     return ok(f"{name}, for CUDA {seen.cuda}, sees {seen.gpus} GPU{'s' * (seen.gpus > 1)}{recorded}")
 
 
-def container(patient: ExaminedMachine) -> DoctorOutcome:
+def container(patient: ExaminedMachine) -> DoctorCheck:
     """Whether this is a container, and what it may do."""
     if not patient.container:
         return ok("not in a container")
@@ -327,7 +326,7 @@ LEAST_BYTES: Final = 200 * 10**6
 """A minute of decoding takes some hundred MB as a report, and as much again as an export."""
 
 
-def disk(patient: ExaminedMachine) -> DoctorOutcome:
+def disk(patient: ExaminedMachine) -> DoctorCheck:
     """Whether there is room for a profile where it would be written."""
     probe, rooms = patient.probe, []
     for name, folder in probe.folders.items():
@@ -354,7 +353,7 @@ def disk(patient: ExaminedMachine) -> DoctorOutcome:
     return ok("; ".join(f"{name}: {free / 1e9:.0f} GB free" for free, name, _, _ in known))
 
 
-CHECKS: Final[Mapping[str, Callable[[ExaminedMachine], DoctorOutcome]]] = {
+CHECKS: Final[Mapping[str, Callable[[ExaminedMachine], DoctorCheck]]] = {
     "Python": python,
     "Packages": packages,
     "Container": container,
@@ -383,30 +382,12 @@ class Tool(Struct, frozen=True):
     """A profiler that was found."""
 
     name: str
-    path: Path | None
+    path: str | None
+    """null: not found, or a package of Python."""
     version: str | None
 
 
-class Diagnosis(Struct, frozen=True):
-    """All checks, and what they come to."""
-
-    checks: tuple[DoctorCheck, ...]
-    records_with: tuple[str, ...]
-    machine: Machine
-    tools: tuple[Tool, ...]
-    tracing_ns_per_call: float | None
-    """What tracing with nsys adds to a CUDA call; None if it was not measured."""
-
-    @property
-    def is_ready(self) -> bool:
-        """Something records timelines, and nothing is a problem."""
-        return bool(self.records_with) and not self.having(DoctorVerdict.PROBLEM)
-
-    def having(self, verdict: DoctorVerdict) -> tuple[DoctorCheck, ...]:
-        return tuple(check for check in self.checks if check.outcome.verdict is verdict)
-
-
-def examine(patient: ExaminedMachine, tell: Callable[[str], None] = lambda _: None) -> Diagnosis:
+def examine(patient: ExaminedMachine, tell: Callable[[str], None] = lambda _: None) -> tuple[DoctorCheck, ...]:
     """Make every check; `tell` is told the name of each before it begins."""
     for name, check in CHECKS.items():
         if name == "PROFILE" and patient.written is None:
@@ -414,21 +395,26 @@ def examine(patient: ExaminedMachine, tell: Callable[[str], None] = lambda _: No
         tell(name)
         try:
             needless = check in ONLY_WITH_GPU and not patient.has_gpu
-            patient.outcomes[name] = NO_GPU if needless else check(patient)
+            answered = NO_GPU if needless else check(patient)
         except GpuledgerError as error:
-            patient.outcomes[name] = not_checked(error.claim)
-    tools = [Tool("nsys", patient.nsys, patient.nsys_version)]
-    if patient.has_gpu:  # without a GPU nobody asks for the others
-        tools.append(Tool("ncu", patient.ncu, patient.ncu_version))
+            answered = not_checked(error.claim)
+        patient.outcomes[name] = replace(answered, name=name)
+    return tuple(patient.outcomes.values())
+
+
+def tools_of(patient: ExaminedMachine) -> Iterator[Tool]:
+    """The profilers here; without a GPU nobody asks for ncu."""
+    yield Tool("nsys", None if patient.nsys is None else str(patient.nsys), patient.nsys_version)
+    if patient.has_gpu:
+        yield Tool("ncu", None if patient.ncu is None else str(patient.ncu), patient.ncu_version)
     if (torch_version := patient.probe.package("torch")) is not None:
-        tools.append(Tool("torch", None, torch_version))
+        yield Tool("torch", None, torch_version)
+
+
+def ways_to_record(patient: ExaminedMachine) -> Iterator[str]:
+    """What records timelines here, as far as the checks say."""
     wrong = {name for name, outcome in patient.outcomes.items() if outcome.verdict is DoctorVerdict.PROBLEM}
-    nsys_records = patient.nsys_version and not wrong & {"nsys", "nsys export", "Trial capture"}
-    ways = (("nsys", nsys_records), ("torch.profiler", patient.torch_records)) if patient.has_gpu else ()
-    return Diagnosis(
-        tuple(DoctorCheck(name, outcome) for name, outcome in patient.outcomes.items()),
-        tuple(way for way, records in ways if records),
-        patient.machine,
-        tuple(tools),
-        patient.tracing_ns_per_call,
-    )
+    if patient.has_gpu and patient.nsys_version and not wrong & {"nsys", "nsys export", "Trial capture"}:
+        yield "nsys"
+    if patient.has_gpu and patient.torch_records:
+        yield "torch.profiler"

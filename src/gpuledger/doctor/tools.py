@@ -15,7 +15,7 @@ from gpuledger.doctor.check import (
     NO_GPU,
     NOT_RUN,
     SECONDS,
-    DoctorOutcome,
+    DoctorCheck,
     DoctorVerdict,
     ExaminedMachine,
     last_words,
@@ -36,7 +36,7 @@ _EXPORT_SECONDS: Final = 30.0
 NO_NSYS: Final = not_checked("no nsys")
 
 
-def nsys(patient: ExaminedMachine) -> DoctorOutcome:
+def nsys(patient: ExaminedMachine) -> DoctorCheck:
     """Where it is, and which version."""
     if patient.nsys is not None:
         fix = "install the library, or put it into a folder that LD_LIBRARY_PATH names"
@@ -57,9 +57,7 @@ def _install_commands(patient: ExaminedMachine, package: str) -> tuple[str, ...]
     return (f"sudo apt-get install {package}-{cuda.replace('.', '-')}",) if cuda else ()
 
 
-def _starts(
-    patient: ExaminedMachine, tool: Path, ran: Ran, means: str, library_fix: str, product: str
-) -> DoctorOutcome:
+def _starts(patient: ExaminedMachine, tool: Path, ran: Ran, means: str, library_fix: str, product: str) -> DoctorCheck:
     if library := missing_library(ran.output):
         commands = library_commands(library, patient.probe.find)
         return problem(f"{tool} does not start: {library} is missing", means, library_fix, *commands)
@@ -70,7 +68,7 @@ def _starts(
     return ok(f"{version}, {tool}")
 
 
-def export(patient: ExaminedMachine) -> DoctorOutcome:
+def export(patient: ExaminedMachine) -> DoctorCheck:
     """Whether reports can be written and exported: that is the importer's work, which has libraries of its own."""
     tool = patient.nsys
     if tool is None:
@@ -102,7 +100,7 @@ def export(patient: ExaminedMachine) -> DoctorOutcome:
     return ok("the importer starts")
 
 
-def profile(patient: ExaminedMachine) -> DoctorOutcome:
+def profile(patient: ExaminedMachine) -> DoctorCheck:
     """Whether the nsys here is new enough for the profile that the user named."""
     written = patient.written
     if written is None:
@@ -134,7 +132,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:3] if part.isdecimal())
 
 
-def gpu_metrics(patient: ExaminedMachine) -> DoctorOutcome:
+def gpu_metrics(patient: ExaminedMachine) -> DoctorCheck:
     """Whether nsys can sample the GPU's counters, from which kernels get their use of the GPU."""
     if patient.nsys is None:
         return NO_NSYS
@@ -168,7 +166,7 @@ _PARANOID: Final = "/proc/sys/kernel/perf_event_paranoid"
 _OFF: Final = "--sample=none --cpuctxsw=none"
 
 
-def sampling(patient: ExaminedMachine) -> DoctorOutcome:
+def sampling(patient: ExaminedMachine) -> DoctorCheck:
     """Whether nsys could sample the CPU, which it does unless told not to."""
     if patient.nsys is None:
         return NO_NSYS
@@ -196,7 +194,7 @@ _SYS_ADMIN, _PERFMON = 21, 38  # Linux's numbers of these capabilities
 _PERFMON_SINCE: Final = 565  # the first driver that lets CAP_PERFMON read counters
 
 
-def ncu(patient: ExaminedMachine) -> DoctorOutcome:
+def ncu(patient: ExaminedMachine) -> DoctorCheck:
     """Where it is, and which version."""
     if patient.ncu is not None:
         means, again = "single kernels cannot be measured", f"Compute again, see {_NCU_SITE}"
@@ -209,7 +207,7 @@ def ncu(patient: ExaminedMachine) -> DoctorOutcome:
     )
 
 
-def counters(patient: ExaminedMachine) -> DoctorOutcome:
+def counters(patient: ExaminedMachine) -> DoctorCheck:
     """Whether ncu will be refused with ERR_NVGPUCTRPERM."""
     match = re.search(r"^RmProfilingAdminOnly:\s*(\d+)", patient.probe.read("/proc/driver/nvidia/params") or "", re.M)
     if match is None:
@@ -255,12 +253,12 @@ OPTIONS: Final = ("--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--fo
 class _Failed(Exception):
     """The trial ends early, with this outcome."""
 
-    def __init__(self, outcome: DoctorOutcome) -> None:
+    def __init__(self, outcome: DoctorCheck) -> None:
         super().__init__(outcome.found)
         self.outcome = outcome
 
 
-def trial(patient: ExaminedMachine) -> DoctorOutcome:
+def trial(patient: ExaminedMachine) -> DoctorCheck:
     """Record, export, read, and compare."""
     if patient.is_quick:
         return not_checked("left out by --quick")
@@ -277,7 +275,7 @@ def trial(patient: ExaminedMachine) -> DoctorOutcome:
         return not_checked(f"no temporary folder for it: {reason_of(error)}")
 
 
-def _try(patient: ExaminedMachine, nsys: Path, folder: Path) -> DoctorOutcome:
+def _try(patient: ExaminedMachine, nsys: Path, folder: Path) -> DoctorCheck:
     program: tuple[str | Path, ...] = (patient.probe.python, "-P", patient.handed.launches)
     launches, plain_ns = _launches(_run(patient, program, "a small CUDA program"), _PLAIN_FAILED)
     report, stored = folder / "trial.nsys-rep", folder / "trial.sqlite"

@@ -46,10 +46,11 @@ class Profile(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """A profile that could not be read or analysed."""
+    """A profile, or a rank of one, that could not be read or analysed."""
 
-    name: str
-    sentence: str  # what was wrong, without a full stop
+    profile: str
+    sentence: str
+    """What was wrong, without a full stop."""
 
 
 def job_profiles(given: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> tuple[list[Profile], list[Failed]]:
@@ -185,10 +186,10 @@ def fleet(
     )
     outcomes = done_by(task, profiles, scheduler=scheduler, count=count, tell=tell)
     failed = [*broken, *(part for outcome in outcomes for part in outcome if isinstance(part, Failed))]
-    failed.sort(key=lambda profile: natural(profile.name))
+    failed.sort(key=lambda one: natural(one.profile))
     ranks = [part for outcome in outcomes for part in outcome if isinstance(part, RankSummary)]
     if not ranks:
-        lines = [f"{profile.name}: {profile.sentence}" for profile in failed[:_SHOWN]]
+        lines = [f"{one.profile}: {one.sentence}" for one in failed[:_SHOWN]]
         rest = [f"and {count_text(len(failed) - _SHOWN)} more"] if len(failed) > _SHOWN else []
         raise NothingRecorded(
             f"{', '.join(given)}: not one of {count_text(total)} profile{'s' * (total > 1)} could be analysed",
@@ -280,4 +281,4 @@ def _summary(part: RankTrace, profile: str, operations: int, *, phases: bool) ->
         return rank(operations=operations, phases=phases)
     except Exception as error:  # as for a profile
         failed = failure(profile, error)
-        return replace(failed, name=f"{part.name} of {profile}") if part.name else failed
+        return replace(failed, profile=f"{part.name} of {profile}") if part.name else failed

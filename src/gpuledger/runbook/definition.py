@@ -326,6 +326,11 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.=-]+")
 _LONGEST: Final = 100
 
 
+def cell_title(values: Mapping[str, str]) -> str:
+    """What a cell is called, by its values."""
+    return ", ".join(f"{axis}={value}" for axis, value in values.items()) or ONLY
+
+
 class MatrixCell(Struct, frozen=True):
     """One combination of values. `folder` is the name of its folder: no two cells share one, in any letter case."""
 
@@ -334,7 +339,7 @@ class MatrixCell(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        return ", ".join(f"{axis}={value}" for axis, value in self.values) or ONLY
+        return cell_title(dict(self.values))
 
     def is_in(self, wanted: Mapping[str, Collection[str]], size: str = "") -> bool:
         own = dict(self.values) | {"size": size}

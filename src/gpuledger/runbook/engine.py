@@ -183,6 +183,7 @@ class StepRecord(Struct, frozen=True):
     exit_code: int | None = None
     seconds: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
     log: str = ""
+    """Under the folder of the run."""
 
 
 class CellRecord(Struct, frozen=True):
@@ -306,7 +307,7 @@ class Engine:
                 break
         stopped = bool(interruption) or (bool(failures) and not keep_going)
         compared = () if stopped else self._compare(every, state, interruption)
-        failures += [_failed(done.record, done.record.step) for done in compared if done.record.state == FAILED]
+        failures += [self._failed(done.record, done.record.step) for done in compared if done.record.state == FAILED]
         names = frozenset(cell.folder for cell in kept)
         return RunOutcome(dict(state.cells), names, compared, bool(interruption), tuple(failures))
 
@@ -331,7 +332,7 @@ class Engine:
             if interruption:
                 return []
             if record.state in (FAILED, MISSED) and not job.optional:
-                return [_failed(record, f"prelude: {job.title}")]
+                return [self._failed(record, f"prelude: {job.title}")]
             if record.state != DONE:
                 self._tell(f"prelude: {job.title}: {record.state}: {record.reason}")
         return []
@@ -359,7 +360,7 @@ class Engine:
                 return None
             if step.state == FAILED and not job.optional:
                 state.put(cell.folder, replace(record, state=FAILED, reason=f"{job.title}: {step.reason}"))
-                return _failed(step, f"cell {cell.title}: step {number} ({job.title})")
+                return self._failed(step, f"cell {cell.title}: step {number} ({job.title})")
             if step.state != DONE:
                 self._tell(f"{title} · {job.title}: {step.state}: {step.reason}")
             state.put(cell.folder, record)
@@ -378,7 +379,7 @@ class Engine:
             if not Path(lost[0]).suffix:
                 reason = f"no step makes a profile '{lost[0]}' at this size"
             return StepRecord(job.title, SKIPPED, reason)
-        done = StepRecord(job.title, DONE, "", 0, 0.0, str(log))
+        done = StepRecord(job.title, DONE, "", 0, 0.0, str(log.relative_to(self._choices.folder)))
         for command in job.commands:
             if interruption:
                 return replace(done, state=INTERRUPTED, reason="", exit_code=None)
@@ -458,15 +459,15 @@ class Engine:
                 state.put(name, CellRecord(print_, FINISHED, "", (record,)), is_comparison=True)
         return tuple(done)
 
+    def _failed(self, record: StepRecord, what: str) -> GpuledgerError:
+        log = self._choices.folder / record.log
+        hint = "finished cells are kept: run the same command again to go on; --keep-going runs the others first"
+        return GpuledgerError(f"{what} failed: {record.reason}", found=f"its log is {log}", hint=hint)
+
 
 def started_command(command: Sequence[str], python: str = sys.executable) -> list[str]:
     """A command as it is started: ours with the Python that runs us."""
     return [python, "-m", OURS, *command[1:]] if command[0] == OURS else list(command)
-
-
-def _failed(record: StepRecord, what: str) -> GpuledgerError:
-    hint = "finished cells are kept: run the same command again to go on; --keep-going runs the others first"
-    return GpuledgerError(f"{what} failed: {record.reason}", found=f"its log is {record.log}", hint=hint)
 
 
 def all_needs(book: Runbook) -> tuple[str, ...]:

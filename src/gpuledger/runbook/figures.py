@@ -9,13 +9,22 @@ table that has it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
-from gpuledger.runbook.definition import CaptureStep, MatrixCell, ReadingStep, ReportStep, Runbook, SavingCheck
+from gpuledger.runbook.definition import (
+    CaptureStep,
+    MatrixCell,
+    ReadingStep,
+    ReportStep,
+    Runbook,
+    SavingCheck,
+    cell_title,
+)
 from gpuledger.runbook.engine import json_at
 from gpuledger.runbook.forms import suggestion
 from gpuledger.runbook.plan import Choices
@@ -72,21 +81,23 @@ class Documents(Struct, frozen=True):
             return Figure(None, "the cell left no result")
         return _valued(_ABSENT, key, [name for result in self.results.values() for name in result])
 
-    def step_parts(self) -> tuple[tuple[str, float], ...]:
+    def step_parts(self) -> dict[str, float]:
         """What takes a step, in nanoseconds: its phases where a step of the runbook tells them, else kinds of time."""
+        parts = Counter[str]()
         for document in self.tables.values():
-            rows = document.get("phases", ())
-            if parts := tuple((row["phase"], row["per_step_ns"] or row["time_ns"]) for row in rows):
-                return parts
+            for row in document.get("phases", ()):
+                parts[str(row["phase"])] += row.get("per_step_ns") or row["time_ns"]
+            if parts:
+                return dict(parts)
         for document in self.reports.values():
             devices, steps = document.get("devices") or (), document.get("steps") or {}
-            step_ns, kinds = steps.get("median_ns") or 0, dict[str, float]()
+            step_ns = steps.get("median_ns") or 0
             for line in devices[0].get("ledger", ()) if devices else ():
                 kind = _KINDS.get(str(line["line"]).partition(".")[0], "other work")
-                kinds[kind] = kinds.get(kind, 0.0) + line["share"] * step_ns
-            if parts := tuple((kind, ns) for kind, ns in kinds.items() if ns):
-                return parts
-        return ()
+                parts[kind] += line["share"] * step_ns
+            if parts := +parts:
+                break
+        return dict(parts)
 
     def finding(self, report: str, code: str | None) -> ReportedFinding | None:
         """The step of a report, and the finding with this code, else the one that promises most."""
@@ -157,10 +168,12 @@ def _in_tables(document: Mapping[str, Any], key: str, whole_key: str) -> Figure:
     every = [table["rows"] for table in document.get("tables", ())]
     every += [rows for rows in document.values() if isinstance(rows, list) and rows and isinstance(rows[0], dict)]
     wanted, _, column = key.rpartition(".")
-    texts = (
-        (next((cell for cell in row.values() if isinstance(cell, str)), ""), row) for rows in every for row in rows
-    )
-    named = [(_plain(text), row) for text, row in texts]
+    named = [
+        (_plain(text), row)
+        for rows in every
+        for row in rows
+        if (text := next((cell for cell in row.values() if isinstance(cell, str)), None)) is not None
+    ]
     if wanted:
         rows = [row for name, row in named if name == _plain(wanted) and column in row]
         known = [f"{name}.{column}" for name, row in named if column in row]
@@ -200,32 +213,36 @@ OPEN: Final = "not judged"
 SLOWED: Final = 1.5  # a profiled step that takes longer than a plain one by more than this is told
 
 
-class SavingRow(Struct, frozen=True):
-    """A prediction against what was saved: with the profiler in both runs, and without it."""
+class SavingRow(Struct, frozen=True, rename={"from_": "from"}):
+    """A predicted saving per step, by the report of `from`, against what `to` saved: with the profiler and without."""
 
-    cells: tuple[MatrixCell, MatrixCell]
-    verdict: str
+    from_: dict[str, str]
+    to: dict[str, str]
+    verdict: Literal["PASS", "FAIL", "not judged"]
     reason: str
-    code: str = ""
+    finding: str | None = None
     predicted_ns: int | None = None
     low_ns: int | None = None
+    """The prediction's low end, as tracing slows the host."""
     profiled_ns: int | None = None
+    """The step of `from` less that of `to`, both profiled."""
     plain_ns: int | None = None
+    """The same by the benches' own figures, without a profiler."""
     within_share: float | None = None
     corrected_ns: int | None = None
-    """As profiled, had the host been as fast after as before; None where nothing tells that it was not."""
+    """As profiled, had the host been as fast after as before; null where nothing tells that it was not."""
+    ratio: float | None = None
+    """Predicted over measured: corrected where known, else profiled, else plain."""
+
+    def __post_init__(self) -> None:
+        known = self.measured_ns and self.predicted_ns is not None
+        force_setattr(self, "ratio", (self.predicted_ns or 0) / (self.measured_ns or 1) if known else None)
 
     @property
     def measured_ns(self) -> int | None:
         """What the prediction is held against: it was made for the run as profiled, on a host of that speed."""
         known = (self.corrected_ns, self.profiled_ns, self.plain_ns)
         return next((saved_ns for saved_ns in known if saved_ns is not None), None)
-
-    @property
-    def ratio(self) -> float | None:
-        if not self.measured_ns or self.predicted_ns is None:
-            return None
-        return self.predicted_ns / self.measured_ns
 
 
 class _Unknown(Exception):
@@ -239,9 +256,10 @@ def saving_of(
     corrected_ns: int | None = None,
 ) -> SavingRow:
     """Hold the prediction of the first cell's report against the second cell."""
+    cells = dict(two[0].values), dict(two[1].values)
     lost = next((cell for cell in two if cell not in documents), None)
     if lost is not None:
-        return SavingRow(two, OPEN, f"{lost.title} is not finished")
+        return SavingRow(*cells, OPEN, f"{lost.title} is not finished")
     before, after = (documents[cell] for cell in two)
     key = compare.key or ""
     plain_before, plain_after = (nanoseconds(key, left.figure(key).value) for left in (before, after))
@@ -249,13 +267,24 @@ def saving_of(
     try:
         predicted = _predicted(compare, before, after, two[0].title)
     except _Unknown as unknown:
-        return SavingRow(two, OPEN, str(unknown), plain_ns=plain)
+        return SavingRow(*cells, OPEN, str(unknown), plain_ns=plain)
     fixed = after.finding(compare.report, None)
     profiled = None
     if predicted.step_ns is not None and fixed is not None and fixed.step_ns is not None:
         profiled = predicted.step_ns - fixed.step_ns
-    prediction = (predicted.code, predicted.saving_ns, predicted.saving_low_ns)
-    return judge(SavingRow(two, OPEN, "", *prediction, profiled, plain, compare.within_share, corrected_ns))
+    saving = SavingRow(
+        *cells,
+        OPEN,
+        "",
+        finding=predicted.code or None,
+        predicted_ns=predicted.saving_ns,
+        low_ns=predicted.saving_low_ns,
+        profiled_ns=profiled,
+        plain_ns=plain,
+        within_share=compare.within_share,
+        corrected_ns=corrected_ns,
+    )
+    return judge(saving)
 
 
 def slowed_cells(compare: SavingCheck, cells: Mapping[MatrixCell, Documents]) -> list[str]:
@@ -276,7 +305,7 @@ def judge(row: SavingRow) -> SavingRow:
     """The row with its verdict, where there is a limit and something to judge by."""
     measured, within = row.measured_ns, row.within_share
     if measured is None:
-        return replace(row, reason=f"nothing says what {row.cells[1].title} saved")
+        return replace(row, reason=f"nothing says what {cell_title(row.to)} saved")
     if within is None:
         return row
     if measured <= 0:
@@ -293,7 +322,7 @@ def judge_by_the_middle(rows: Sequence[SavingRow], axis: str) -> list[SavingRow]
     """
     groups: dict[tuple[object, ...], list[int]] = {}
     for index, row in enumerate(rows):
-        others = tuple(tuple(pair for pair in cell.values if pair[0] != axis) for cell in row.cells)
+        others = tuple(tuple(pair for pair in cell.items() if pair[0] != axis) for cell in (row.from_, row.to))
         groups.setdefault(others, []).append(index)
     judged_rows = list(rows)
     for group in groups.values():
@@ -301,7 +330,7 @@ def judge_by_the_middle(rows: Sequence[SavingRow], axis: str) -> list[SavingRow]
         if not known:
             continue
         _, middle = known[(len(known) - 1) // 2]
-        value = dict(rows[middle].cells[0].values)[axis]
+        value = rows[middle].from_[axis]
         for index in group:
             judged_rows[index] = replace(
                 rows[index], verdict=OPEN, reason=f"{axis}={value} is the middle one, and judged"

@@ -1,25 +1,21 @@
-"""What a run found: cells with their figures, comparisons, savings against predictions, targets; and the verdict."""
+"""What a run found, row by row: cells with their figures, comparisons, savings against predictions, targets."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpuledger.capture.secrets import shareable_command, shareable_value
-from gpuledger.errors import GpuledgerError
-from gpuledger.runbook import engine as states
-from gpuledger.runbook.definition import FigureTarget, MatrixCell, Runbook, SavingCheck, fill, pairs
-from gpuledger.runbook.engine import CellRecord, ComparisonOutcome, RunOutcome, json_at
+from gpuledger.runbook.definition import FigureTarget, MatrixCell, Runbook, SavingCheck, cell_title, fill, pairs
+from gpuledger.runbook.engine import DONE, MISSED, CellRecord, ComparisonOutcome, StepRecord, json_at
 from gpuledger.runbook.figures import (
     OPEN,
     Documents,
     Figure,
-    ReportedFinding,
     SavingRow,
-    documents_of,
+    Value,
     judge_by_the_middle,
     saving_of,
     slowed_cells,
@@ -31,124 +27,100 @@ from gpuledger.verdicts import FAIL, UNDECIDED, DoubtfulFigure
 class CellRow(Struct, frozen=True):
     """A cell of the matrix, and what its steps left."""
 
-    cell: MatrixCell
-    record: CellRecord
+    cell: dict[str, str]
+    """The value of every axis."""
+    folder: str
+    """Under `cells` in the folder of the run."""
+    state: str
+    """finished, failed, skipped, interrupted, running or not run."""
+    reason: str
     kept: bool
-    figures: Mapping[str, Figure]
-    finding: ReportedFinding | None
-    parts: tuple[tuple[str, float], ...] = ()
-    """What takes a step, with its nanoseconds."""
+    """Whether an earlier run finished it."""
+    seconds: float
+    figures: dict[str, Value]
+    not_measured: dict[str, str]
+    """Why a figure is null."""
+    step_ns: int | None
+    """The usual step in the first report of the cell."""
+    finding: str | None
+    """The finding of that report that promises most."""
+    saving_ns_per_step: int | None
+    parts_ns: dict[str, float]
+    """What takes a step."""
+    steps: tuple[StepRecord, ...]
 
 
-class ComparisonRow(Struct, frozen=True):
-    """A diff or an alignment. `reason` says why there is no verdict."""
+class ComparisonRow(Struct, frozen=True, rename={"from_": "from"}):
+    """A diff or an alignment."""
 
     kind: str
-    cells: tuple[MatrixCell, MatrixCell]
+    """diff or align."""
+    from_: dict[str, str]
+    to: dict[str, str]
     verdict: str
+    """The verdict of gpuledger.diff/1 or gpuledger.align/1, or: not done."""
     reason: str
+    """Why there is no verdict."""
     state: str
+    """done, failed, skipped, interrupted, or missed: a gate tripped."""
     before_ns: int | None = None
     after_ns: int | None = None
+    delta_ns: int | None = None
     interval_ns: tuple[int, int] | None = None
     conclusion: str = ""
     corrected_delta_ns: int | None = None
     """The difference at the host's speed before, where ranges that did not change show that it was another after."""
 
-    @property
-    def delta_ns(self) -> int | None:
-        return None if self.before_ns is None or self.after_ns is None else self.after_ns - self.before_ns
-
 
 class TargetRow(Struct, frozen=True):
-    """A target in one cell; None: in no cell of this run."""
+    """A target in one cell."""
 
-    target: FigureTarget
-    cell: MatrixCell | None
+    key: str
+    cell: dict[str, str] | None
+    """null: in no cell of this run."""
+    wanted: Literal["at most", "at least"]
     limit: float | None
-    figure: Figure
-    verdict: str
-
-    @property
-    def is_missed(self) -> bool:
-        return self.verdict == FAIL or (self.verdict == UNDECIDED and self.target.undecided == "fail")
-
-    @property
-    def wanted(self) -> str:
-        return "at most" if self.target.at_most is not None else "at least"
+    found: Value
+    verdict: Literal["PASS", "FAIL", "UNDECIDED", "not judged"]
+    reason: str
+    is_wrong: bool = False
+    """Whether the target itself is: no figure has this name, or its limit is no number."""
+    is_missed: bool = False
 
 
-class RunSummary(Struct, frozen=True):
-    """All of it. The exit code is 1 where something failed, 3 where a target was missed, else 0."""
-
-    book: Runbook
-    choices: Choices
-    cells: tuple[CellRow, ...]
-    comparisons: tuple[ComparisonRow, ...]
-    savings: tuple[SavingRow, ...]
-    slowed_cells: tuple[str, ...]  # cells that take much longer under the profiler, a sentence each
-    targets: tuple[TargetRow, ...]
-    missing: Mapping[str, str]
-    interrupted: bool
-    failures: tuple[GpuledgerError, ...]
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What the runbook sets for all cells, as others may see it."""
-        return {name: shareable_value(name, text) for name, text in self.book.environment.items()}
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """What the runbook, its size and --set give, in the same way."""
-        return {name: shareable_value(name, text) for name, text in self.choices.variables.items()}
-
-    @property
-    def via(self) -> str | None:
-        """Where its programs ran, if not here."""
-        via = self.book.via
-        return None if via is None else shlex.join(shareable_command(shlex.split(via)))
-
-    @property
-    def misses(self) -> list[str]:
-        steps = [
-            f"{row.cell.title}: {step.step}: {step.reason}"
-            for row in self.cells
-            for step in row.record.steps
-            if step.state == states.MISSED
-        ]
-        gates = [
-            f"{row.kind} {_two(row.cells)}: {row.reason}" for row in self.comparisons if row.state == states.MISSED
-        ]
-        savings = [f"saving {_two(row.cells)}: {row.reason}" for row in self.savings if row.verdict == FAIL]
-        targets = [
-            f"{row.target.key} is {row.figure.value} in {row.cell.title}, wanted: {row.wanted} {row.limit:g}"
-            + (f"; {row.figure.reason}" if row.figure.reason else "")
-            for row in self.targets
-            if row.is_missed and row.cell is not None
-        ]
-        return [*steps, *gates, *savings, *targets]
-
-    @property
-    def exit_code(self) -> int:
-        if self.interrupted:
-            return 130
-        return 1 if self.failures else 3 if self.misses else 0
+def cell_row(cell: MatrixCell, record: CellRecord, left: Documents, show: Sequence[str], *, kept: bool) -> CellRow:
+    """A cell with the figures to show of what its steps left."""
+    finding = next((left.finding(report, None) for report in left.reports), None)
+    figures = {key: left.figure(key) for key in show}
+    return CellRow(
+        cell=dict(cell.values),
+        folder=cell.folder,
+        state=record.state,
+        reason=record.reason,
+        kept=kept,
+        seconds=round(record.seconds, 3),
+        figures={key: figure.value for key, figure in figures.items()},
+        not_measured={key: figure.reason for key, figure in figures.items() if figure.value is None},
+        step_ns=None if finding is None else finding.step_ns,
+        finding=(finding.code or None) if finding else None,
+        saving_ns_per_step=None if finding is None else finding.saving_ns,
+        parts_ns=left.step_parts(),
+        steps=record.steps,
+    )
 
 
-def summarise(
-    book: Runbook, choices: Choices, cells: Sequence[MatrixCell], ran: RunOutcome, missing: Mapping[str, str]
-) -> RunSummary:
-    """Read what the cells left, and judge it."""
-    records = {cell: ran.records.get(cell.folder, CellRecord("", states.NOT_RUN)) for cell in cells}
-    documents = {cell: documents_of(book, cell, choices) for cell in cells if records[cell].state == states.FINISHED}
-    rows = []
-    for cell in cells:
-        left = documents.get(cell, Documents())
-        finding = next((left.finding(report, None) for report in left.reports), None)
-        figures = {key: left.figure(key) for key in book.show}
-        rows.append(CellRow(cell, records[cell], cell.folder in ran.kept, figures, finding, left.step_parts()))
-    comparisons = tuple(_comparison(compared) for compared in ran.comparisons)
-    corrected = {row.cells: -row.corrected_delta_ns for row in comparisons if row.corrected_delta_ns is not None}
+def saving_rows(
+    book: Runbook,
+    cells: Sequence[MatrixCell],
+    documents: Mapping[MatrixCell, Documents],
+    compared: Sequence[tuple[ComparisonOutcome, ComparisonRow]],
+) -> tuple[tuple[SavingRow, ...], tuple[str, ...]]:
+    """Predicted savings against measured ones, and the cells that the profiler slows."""
+    corrected = {
+        outcome.comparing.cells: -row.corrected_delta_ns
+        for outcome, row in compared
+        if row.corrected_delta_ns is not None
+    }
     savings, slow = list[SavingRow](), list[str]()
     for compare in book.compares:
         if isinstance(compare, SavingCheck):
@@ -156,79 +128,96 @@ def summarise(
             saved = [saving_of(compare, two, documents, corrected.get(two)) for two in two_by_two]
             savings += saved if compare.over is None else judge_by_the_middle(saved, compare.over)
             slow += slowed_cells(compare, documents)
-    targets = tuple(row for target in book.targets for row in _targets(target, cells, documents, choices))
-    wrong = [
-        GpuledgerError(f"{book.file}:{row.target.line}: {row.figure.reason}", found=f"in {row.cell.title}")
-        for row in targets
-        if row.figure.wrong and row.cell is not None
-    ]
-    return RunSummary(
-        book,
-        choices,
-        tuple(rows),
-        comparisons,
-        tuple(savings),
-        tuple(dict.fromkeys(slow)),
-        targets,
-        missing,
-        ran.interrupted,
-        (*ran.failures, *wrong),
-    )
+    return tuple(savings), tuple(dict.fromkeys(slow))
 
 
-def _two(cells: tuple[MatrixCell, MatrixCell]) -> str:
-    return f"{cells[0].title} -> {cells[1].title}"
+def missed_goals(
+    cells: Sequence[CellRow],
+    comparisons: Sequence[ComparisonRow],
+    savings: Sequence[SavingRow],
+    targets: Sequence[TargetRow],
+) -> Iterator[str]:
+    """What was missed: by steps, gates, predictions and targets."""
+    for row in cells:
+        for step in row.steps:
+            if step.state == MISSED:
+                yield f"{cell_title(row.cell)}: {step.step}: {step.reason}"
+    for compared in comparisons:
+        if compared.state == MISSED:
+            yield f"{compared.kind} {two_cells(compared)}: {compared.reason}"
+    yield from (f"saving {two_cells(saving)}: {saving.reason}" for saving in savings if saving.verdict == FAIL)
+    for target in targets:
+        if target.is_missed and target.cell is not None:
+            wanted = f"{target.key} is {target.found} in {cell_title(target.cell)}, wanted: {target.wanted}"
+            yield f"{wanted} {target.limit:g}{f'; {target.reason}' if target.reason else ''}"
 
 
-def _comparison(compared: ComparisonOutcome) -> ComparisonRow:
+def two_cells(row: ComparisonRow | SavingRow) -> str:
+    """What is compared with what."""
+    return f"{cell_title(row.from_)} -> {cell_title(row.to)}"
+
+
+def comparison_row(compared: ComparisonOutcome) -> ComparisonRow:
+    """What a comparison said."""
     comparing, record = compared.comparing, compared.record
-    kind = comparing.compare.KEY
-    document = json_at(comparing.result) if record.state in (states.DONE, states.MISSED) else None
+    before, after = (dict(cell.values) for cell in comparing.cells)
+    row = ComparisonRow(comparing.compare.KEY, before, after, "not done", record.reason, record.state)
+    document = json_at(comparing.result) if record.state in (DONE, MISSED) else None
     if document is None:
-        return ComparisonRow(kind, comparing.cells, "not done", record.reason, record.state)
-    before, after, ends = (document.get(key) or {} for key in ("before", "after", "interval_ns"))
-    return ComparisonRow(
-        kind,
-        comparing.cells,
-        str(document.get("verdict")),
-        record.reason,
-        record.state,
-        before.get("median_ns"),
-        after.get("median_ns"),
-        (ends[0], ends[1]) if isinstance(ends, list) and len(ends) == 2 else None,
-        document["sentences"][0] if kind == "align" else "",
-        document.get("corrected_step_delta_ns"),
+        return row
+    left, right, ends = (document.get(key) or {} for key in ("before", "after", "interval_ns"))
+    before_ns, after_ns = left.get("median_ns"), right.get("median_ns")
+    return replace(
+        row,
+        verdict=str(document.get("verdict")),
+        before_ns=before_ns,
+        after_ns=after_ns,
+        delta_ns=None if before_ns is None or after_ns is None else after_ns - before_ns,
+        interval_ns=(ends[0], ends[1]) if isinstance(ends, list) and len(ends) == 2 else None,
+        conclusion=document["sentences"][0] if row.kind == "align" else "",
+        corrected_delta_ns=document.get("corrected_step_delta_ns"),
     )
 
 
-def _targets(
+def target_rows(
     target: FigureTarget, cells: Sequence[MatrixCell], documents: Mapping[MatrixCell, Documents], choices: Choices
 ) -> list[TargetRow]:
-    if not any(cell.is_in(target.where, choices.size) for cell in cells):
-        figure = Figure(None, "not for this size" if "size" in target.where else "no cell is meant")
-        return [TargetRow(target, None, None, figure, OPEN)]
-    return [_target(target, cell, documents, choices) for cell in cells if cell.is_in(target.where, choices.size)]
+    """A target in each cell that it is about."""
+    wanted: Literal["at most", "at least"] = "at most" if target.at_most is not None else "at least"
+    meant = [cell for cell in cells if cell.is_in(target.where, choices.size)]
+    if not meant:
+        reason = "not for this size" if "size" in target.where else "no cell is meant"
+        return [TargetRow(target.key, None, wanted, None, None, OPEN, reason)]
+    rows = []
+    for cell in meant:
+        limit, figure, verdict = _judged(target, cell, documents, choices)
+        is_missed = verdict == FAIL or (verdict == UNDECIDED and target.undecided == "fail")
+        values = dict(cell.values)
+        rows.append(
+            TargetRow(target.key, values, wanted, limit, figure.value, verdict, figure.reason, figure.wrong, is_missed)
+        )
+    return rows
 
 
-def _target(
+def _judged(
     target: FigureTarget, cell: MatrixCell, documents: Mapping[MatrixCell, Documents], choices: Choices
-) -> TargetRow:
+) -> tuple[float | None, Figure, Literal["PASS", "FAIL", "UNDECIDED", "not judged"]]:
+    """The limit of a target in a cell, the figure that it is about, and the verdict."""
     values = dict(choices.variables) | dict(cell.values) | {"size": choices.size}
     text = fill(target.at_most if target.at_most is not None else target.at_least or "", values)
     try:
         limit = float(text)
     except ValueError:
-        return TargetRow(target, cell, None, Figure(None, f"'{text}' is no number", wrong=True), OPEN)
+        return None, Figure(None, f"'{text}' is no number", wrong=True), OPEN
     if cell not in documents:
-        return TargetRow(target, cell, limit, Figure(None, "the cell is not finished"), OPEN)
+        return limit, Figure(None, "the cell is not finished"), OPEN
     figure = documents[cell].figure(target.key)
     if isinstance(figure.value, str | None):
-        reason = figure.reason or f"'{figure.value}' is no number"
-        return TargetRow(target, cell, limit, Figure(None, reason, figure.wrong), OPEN)
+        return limit, Figure(None, figure.reason or f"'{figure.value}' is no number", figure.wrong), OPEN
     known = DoubtfulFigure(figure.value, *(figure.ends or (figure.value, figure.value)), figure.samples)
     verdict = known.at_most(limit) if target.at_most is not None else known.at_least(limit)
     if verdict == UNDECIDED:
         needed = known.deciding_samples(limit) if known.samples > 1 else None
         would = f"about {needed:,} samples would decide, not {known.samples:,}" if needed else "measure for longer"
         figure = replace(figure, reason=f"it lies between {known.low:g} and {known.high:g}: {would}")
-    return TargetRow(target, cell, limit, figure, verdict)
+    return limit, figure, verdict

@@ -33,20 +33,25 @@ class InstalledGpu(Struct, frozen=True):
     name: str
     memory_bytes: int
     sm_mhz: int | None
+    """The clock of the moment, which says little about a busy GPU."""
     highest_sm_mhz: int | None
     power_limit_mw: int | None
-    is_split: bool | None = None  # whether it is cut into MIG instances
+    is_split: bool | None = None
+    """Whether it is cut into MIG instances."""
     compute_mode: str | None = None
-    throttled_by: tuple[str, ...] = ()  # what holds its clocks down now, though it is not idle
+    throttled_by: tuple[str, ...] = ()
+    """What holds its clocks down now, though it is not idle."""
 
 
 class Machine(Struct, frozen=True):
-    """The GPUs here; `reason` says why there are none, or what was wrong with asking."""
+    """The GPUs here."""
 
     driver: str | None
-    cuda: str | None  # the newest CUDA that the driver runs
+    cuda: str | None
+    """The newest CUDA that the driver runs."""
     gpus: tuple[InstalledGpu, ...]
     reason: str
+    """Why there are none, or what was wrong with asking."""
     told_by: str = ""
 
 

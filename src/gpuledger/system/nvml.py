@@ -71,9 +71,9 @@ def throttles_in(bits: int) -> tuple[str, ...]:
 class SampledRange(Struct, frozen=True):
     """A figure that was looked at several times."""
 
-    least: int
+    min: int
     median: int
-    most: int
+    max: int
 
 
 class ClockLimit(Struct, frozen=True):
@@ -85,7 +85,7 @@ class ClockLimit(Struct, frozen=True):
 
 
 class GpuReadings(Struct, frozen=True):
-    """What was seen of a GPU."""
+    """What NVML said of a GPU while something ran on it."""
 
     looks: int
     sm_mhz: SampledRange | None
@@ -95,10 +95,9 @@ class GpuReadings(Struct, frozen=True):
     highest_sm_mhz: int | None
     power_limit_mw: int | None
     limits: tuple[ClockLimit, ...]
-
-    @property
-    def is_throttled(self) -> bool:
-        return any(limit.is_throttling for limit in self.limits)
+    """What held the clocks down."""
+    throttled: bool
+    """Whether anything but a setting did."""
 
 
 class NotWatched(Struct, frozen=True):
@@ -184,8 +183,11 @@ class _Looker:
         most = self._ask(lambda: self._nvml.nvmlDeviceGetEnforcedPowerLimit(self._handle))
         busy = [bits for bits in self._answers["reasons"] if not bits & _IDLE]
         counts = ((what, sum(bool(bits & bit) for bits in busy), throttles) for bit, what, throttles in LIMITS)
-        limits = tuple(ClockLimit(what, count / len(busy), throttles) for what, count, throttles in counts if count)
-        return GpuReadings(self._looks, sm, memory, power, temperature, highest, most, limits)
+        limits = tuple(
+            ClockLimit(what, round(count / len(busy), 4), throttles) for what, count, throttles in counts if count
+        )
+        throttled = any(limit.is_throttling for limit in limits)
+        return GpuReadings(self._looks, sm, memory, power, temperature, highest, most, limits, throttled)
 
     def _ask(self, question: Callable[[], int]) -> int | None:
         try:

@@ -174,5 +174,5 @@ def _profiles(given: Sequence[Profile], limits: Limits) -> list[tuple[Profile, s
         return [(profile, profile_name(profile, "model")) for profile in given]
     profiles, broken = job_profiles([str(path) for path in given], limits)
     if broken:
-        raise GpuledgerError(f"{broken[0].name}: {broken[0].sentence}")
+        raise GpuledgerError(f"{broken[0].profile}: {broken[0].sentence}")
     return [(profile.address, profile.name) for profile in profiles]

@@ -68,7 +68,7 @@ class Sides:
             return self._of_profile(given, path.name)
         found, failed = job_profiles([given], self._limits)
         if failed:
-            raise UnreadableProfile(f"{failed[0].name}: {failed[0].sentence}")
+            raise UnreadableProfile(f"{failed[0].profile}: {failed[0].sentence}")
         runs = [self._of_profile(profile.address, profile.name) for profile in found]
         return pool_runs(runs, path.name or given)
 

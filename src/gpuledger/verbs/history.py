@@ -40,8 +40,8 @@ def add(
     Each is what `gpuledger diff` takes as a side: a profile, a folder or glob of several, a baseline, the JSON of
     `gpuledger time`. The file gets its name when it is whole, so that many may add at a time.
     """
-    from gpuledger.jobs.run_store import RunFacts, add_run
     from gpuledger.present.views.history import runs_answer
+    from gpuledger.verbs.run_store import RunFacts, add_run
 
     facts = RunFacts(commit, machine=machine or platform.node(), clock_mhz=clock_mhz, method=method)
     run, path = add_run(profiles, store, facts, wanted, limits=limits, progress=progress)
@@ -50,8 +50,8 @@ def add(
 
 def show(*, store: Store) -> HistoryAnswer:
     """List the runs, the oldest commit first."""
-    from gpuledger.jobs.run_store import read_store
     from gpuledger.present.views.history import runs_answer
+    from gpuledger.verbs.run_store import read_store
 
     held = read_store(store)
     return runs_answer(store.name, held.runs, held.damaged)
@@ -63,8 +63,8 @@ def trend(figure: Figure = "", *, store: Store) -> HistoryAnswer:
     FIGURE is `step`, `launches`, `memory`, `line:NAME`, `phase:NAME` or `range:NAME`, or a part of one that stands for
     no other. docs/concepts/history.md says how changes are found, and how often that is wrong.
     """
-    from gpuledger.jobs.run_store import read_store
     from gpuledger.present.views.history import trend_answer
+    from gpuledger.verbs.run_store import read_store
 
     held = read_store(store)
     return trend_answer(store.name, held.trend(figure), held.damaged)
@@ -76,8 +76,8 @@ def blame(figure: Figure = "", *, store: Store) -> HistoryAnswer:
     Up to five runs on each side of a change are compared as `gpuledger diff` does it.
     """
     from gpuledger.analyse.run_history import NOISE
-    from gpuledger.jobs.run_store import blamed, read_store
     from gpuledger.present.views.history import blame_answer
+    from gpuledger.verbs.run_store import blamed, read_store
 
     held = read_store(store)
     found = held.trend(figure)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 import msgspec
 
 from gpuledger.analyse.diff.run_side import WHOLES, RunSide
 from gpuledger.errors import UnreadableProfile
-from gpuledger.json_types import text_of_message
+from gpuledger.json_types import builtins
 from gpuledger.ledger.causes import TRIGGERS
+from gpuledger.visible_text import visible_json
 
 _MOST: Final = 2**56  # two years in nanoseconds: the sum of some steps of that still has room in 64 bits
 
@@ -21,7 +23,9 @@ def is_baseline(head: bytes) -> bool:
 
 def baseline_content(side: RunSide) -> bytes:
     """The file; `read_baseline` gives an equal side back."""
-    return msgspec.json.format(msgspec.json.encode(side, enc_hook=text_of_message), indent=1) + b"\n"
+    text = json.dumps(builtins(side), ensure_ascii=False, indent=1)
+    # names of files need not be UTF-8, and JSON holds nothing else
+    return visible_json(text.encode(errors="replace").decode()).encode() + b"\n"
 
 
 def read_baseline(content: bytes, name: str) -> RunSide:

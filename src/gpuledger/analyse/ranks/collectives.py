@@ -6,7 +6,7 @@ The wait of a collective is given per rank: what its ranks waited, divided by ho
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Struct
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from gpuledger.analyse.ranks.job import Job
 from gpuledger.analyse.ranks.matching import Lane
 from gpuledger.analyse.ranks.rank_collectives import KINDS
+from gpuledger.messages import say
+from gpuledger.rows import Label, Row, Unit
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import group, ordinals
 from gpuledger.trace.model import NotMeasured
@@ -27,43 +29,51 @@ WORST: Final = 20  # so many single collectives are described
 _LARGEST: Final = 2.0**62
 
 
-class MatchedCollectives(Struct, frozen=True):
-    """What the matched collectives of one kind and group took."""
+class CollectivesOfGroup(Row, frozen=True):
+    """The collectives of one kind and group; times and what follows `seen` are None where none was matched."""
 
-    ranks: int  # in the group, whether their profiles were given or not
-    mean_bytes: int | None  # what a rank gives; None: not known
-    median_transfer_ns: int | None  # None where each was over on some rank before the last one came
-    wait_per_rank_ns: int
-    late_rank: str | None  # the rank that was waited for the longest; None where nobody waited
-    late_share: float  # its share of all the waiting
-    median_bus_bytes_per_s: int | None  # of the one that took the median time
+    kind: Annotated[str, Label(say("Collective"))]
+    group: Annotated[str, Label(say("Group"), detail=3)]
+    matched: Annotated[int, Label(say("Matched"), Unit.COUNT, detail=2)]
+    seen: Annotated[int, Label(say("of"), Unit.COUNT, detail=2, meaning="on the rank that has the most of them")]
+    ranks: Annotated[
+        int | None, Label(say("Ranks"), Unit.COUNT, detail=4, meaning="in the group, whether their profiles were given")
+    ] = None
+    bytes: Annotated[int | None, Label(say("Bytes each"), Unit.BYTES, meaning="what a rank gives, the mean")] = None
+    transfer_ns: Annotated[
+        int | None,
+        Label(
+            say("Transfer"),
+            Unit.NS,
+            meaning="the median; null where each was over on some rank before the last one came",
+        ),
+    ] = None
+    wait_ns: Annotated[int | None, Label(say("Wait per rank"), Unit.NS, meaning="the mean")] = None
+    late_rank: Annotated[
+        str | None, Label(say("Waited for most"), meaning="the rank waited for the longest; null where nobody waited")
+    ] = None
+    late_share: Annotated[float | None, Label(say("of the wait"), Unit.SHARE, detail=1)] = None
+    bus_gb_per_s: Annotated[
+        float | None, Label(say("Bus"), Unit.GB_PER_S, meaning="bus bandwidth of the one that took the median time")
+    ] = None
 
 
-class CollectivesOfGroup(Struct, frozen=True):
-    """The collectives of one kind and group."""
-
-    kind: str
-    group: str
-    matched: int
-    seen: int  # on the rank that has the most of them
-    wait_ns: int  # of all ranks; 0 where none was matched
-    figures: MatchedCollectives | None  # None where none was matched
-
-
-class SingleCollective(Struct, frozen=True):
+class SingleCollective(Row, frozen=True):
     """One collective."""
 
-    begun_ns: int  # when the last rank arrived, from where the work of the ranks on the first one's clock begins
-    step: int | None
-    kind: str
-    ordinal: int  # the how-manieth of its kind in the group's step, from 1
-    group: str
-    mean_bytes: int | None
-    skew_ns: int
-    wait_ns: int  # of all ranks
-    wait_per_rank_ns: int
-    transfer_ns: int | None  # None where it was over on some rank before the last one came
-    late_rank: str
+    at_ns: Annotated[int, Label(say("At"), Unit.INSTANT_NS, detail=1, meaning="when the last rank arrived")]
+    step: Annotated[int | None, Label(say("Step"), Unit.ID, detail=2)]
+    kind: Annotated[str, Label(say("Collective"))]
+    ordinal: Annotated[int, Label(say("No. in step"), Unit.COUNT, meaning="of its kind in the group's step, from 1")]
+    group: Annotated[str, Label(say("Group"), detail=3)]
+    bytes: Annotated[int | None, Label(say("Bytes each"), Unit.BYTES, detail=4)]
+    skew_ns: Annotated[int, Label(say("Skew"), Unit.NS)]
+    wait_ns: Annotated[int, Label(say("Wait per rank"), Unit.NS)]
+    transfer_ns: Annotated[
+        int | None,
+        Label(say("Transfer"), Unit.NS, detail=5, meaning="null: over on some rank before the last one came"),
+    ]
+    late_rank: Annotated[str, Label(say("Last to arrive"))]
 
 
 class WorstPlace(Struct, frozen=True):
@@ -137,7 +147,7 @@ def collectives_by_group(job: Job) -> tuple[CollectivesOfGroup, ...]:
             name = f"stream {key + 1}" if isinstance(key, int) else key.name or "unnamed"
             kinds, counts = np.unique(part.column("kind"), return_counts=True)
             seen |= Counter({(name, kind): n for kind, n in zip(kinds.tolist(), counts.tolist(), strict=True)})
-    entries = []
+    entries: list[tuple[int, CollectivesOfGroup]] = []  # with what all ranks waited
     for lane in job.lanes:
         wait, rate, transfer = lane.waited_ns, bus_bytes_per_s(lane), lane.transfer_ns
         for kind in np.unique(lane.kind).tolist():
@@ -146,25 +156,25 @@ def collectives_by_group(job: Job) -> tuple[CollectivesOfGroup, ...]:
             seen_moving, sized = here & (transfer > 0), here & (rate >= 0)
             rows = np.flatnonzero(sized if sized.any() else seen_moving)
             usual = rows[np.argsort(transfer[rows], kind="stable")[(len(rows) - 1) // 2]] if len(rows) else None
-            late, share = _most_waited_for(lane.late[here], wait[here])
-            figures = MatchedCollectives(
+            late, late_share = _most_waited_for(lane.late[here], wait[here])
+            is_waiting = bool(wait[here].any())
+            entry = CollectivesOfGroup(
+                kind=KINDS[kind],
+                group=lane.name,
+                matched=matched,
+                seen=max(matched, seen.pop((lane.name, kind), 0)),
                 ranks=lane.size,
-                mean_bytes=int(lane.bytes[known].mean()) if known.any() else None,
-                median_transfer_ns=None if usual is None else int(transfer[usual]),
-                wait_per_rank_ns=int(wait[here].sum()) // (matched * len(lane.members)),
-                late_rank=job.ranks[late].label if wait[here].any() else None,
-                late_share=share,
-                median_bus_bytes_per_s=None if usual is None or rate[usual] < 0 else int(rate[usual]),
+                bytes=int(lane.bytes[known].mean()) if known.any() else None,
+                transfer_ns=None if usual is None else int(transfer[usual]),
+                wait_ns=int(wait[here].sum()) // (matched * len(lane.members)),
+                late_rank=job.ranks[late].label if is_waiting else None,
+                late_share=late_share if is_waiting else None,
+                bus_gb_per_s=None if usual is None or rate[usual] < 0 else int(rate[usual]) / 1e9,
             )
-            most = max(matched, seen.pop((lane.name, kind), 0))
-            entries.append(CollectivesOfGroup(KINDS[kind], lane.name, matched, most, int(wait[here].sum()), figures))
-    entries += [
-        CollectivesOfGroup(KINDS[kind], name, matched=0, seen=count, wait_ns=0, figures=None)
-        for (name, kind), count in sorted(seen.items())
-    ]
-    return tuple(
-        sorted(entries, key=lambda entry: (entry.figures is None, -entry.wait_ns, str((entry.kind, entry.group))))
-    )
+            entries.append((int(wait[here].sum()), entry))
+    entries += [(0, CollectivesOfGroup(KINDS[kind], name, 0, count)) for (name, kind), count in sorted(seen.items())]
+    entries.sort(key=lambda entry: (not entry[1].matched, -entry[0], str((entry[1].kind, entry[1].group))))
+    return tuple(entry for _, entry in entries)
 
 
 def _most_waited_for(late: Ints, wait: Ints) -> tuple[int, float]:
@@ -175,24 +185,23 @@ def _most_waited_for(late: Ints, wait: Ints) -> tuple[int, float]:
 
 def worst_collectives(job: Job) -> tuple[SingleCollective, ...]:
     """The single collectives that ranks waited at the longest; equal ones in the order of what is printed of them."""
-    worst = []
+    worst: list[tuple[int, SingleCollective]] = []  # with what all ranks waited
     for lane in job.lanes:
         wait, ordinal, last_ns = lane.waited_ns, ordinals_in_step(lane), lane.last_ns
         skew, transfer, late = lane.skew_ns, lane.transfer_ns, lane.late
-        worst += [
-            SingleCollective(
-                begun_ns=int(last_ns[row]) - job.zero_ns,
+        for row in np.argsort(-wait, kind="stable")[:WORST].tolist():
+            collective = SingleCollective(
+                at_ns=int(last_ns[row]) - job.zero_ns,
                 step=int(lane.step[row]) if lane.step[row] >= 0 else None,
                 kind=KINDS[lane.kind[row]],
                 ordinal=int(ordinal[row]),
                 group=lane.name,
-                mean_bytes=int(lane.bytes[row]) if lane.bytes[row] >= 0 else None,
+                bytes=int(lane.bytes[row]) if lane.bytes[row] >= 0 else None,
                 skew_ns=int(skew[row]),
-                wait_ns=int(wait[row]),
-                wait_per_rank_ns=int(wait[row]) // len(lane.members),
+                wait_ns=int(wait[row]) // len(lane.members),
                 transfer_ns=int(transfer[row]) or None,
                 late_rank=job.ranks[int(late[row])].label,
             )
-            for row in np.argsort(-wait, kind="stable")[:WORST].tolist()
-        ]
-    return tuple(sorted(worst, key=lambda collective: (-collective.wait_ns, str(astuple(collective))))[:WORST])
+            worst.append((int(wait[row]), collective))
+    worst.sort(key=lambda entry: (-entry[0], str(astuple(entry[1]))))
+    return tuple(collective for _, collective in worst[:WORST])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Struct
@@ -16,6 +16,7 @@ from msgspec import Struct
 from gpuledger.analyse.ranks.matching import Lane, RankClock, matched_lanes, on_one_clock, rank_clocks
 from gpuledger.analyse.ranks.rank import RankSummary
 from gpuledger.messages import joined, say
+from gpuledger.rows import Label, Row, Unit
 from gpuledger.trace.model import Note, NotMeasured, Severity
 from gpuledger.trace.spans import Ints, Spans, clip, either, intersection, total, union
 from gpuledger.trace.statistics import lower_median
@@ -236,14 +237,14 @@ class StepLengths(Struct, frozen=True, eq=False):
     length_ns: Ints  # a row per step, a column per rank
 
 
-class StepAcrossRanks(Struct, frozen=True):
+class StepAcrossRanks(Row, frozen=True):
     """One step on all ranks."""
 
-    step: int
-    longest_ns: int
-    slowest_rank: str
-    median_ns: int
-    shortest_ns: int
+    step: Annotated[int, Label(say("Step"), Unit.ID, meaning="as the first rank counts")]
+    longest_ns: Annotated[int, Label(say("Longest"), Unit.NS)]
+    slowest_rank: Annotated[str, Label(say("on"))]
+    median_ns: Annotated[int, Label(say("Median"), Unit.NS)]
+    shortest_ns: Annotated[int, Label(say("Shortest"), Unit.NS, detail=1)]
 
 
 def step_lengths(job: Job) -> StepLengths | NotMeasured:
@@ -303,14 +304,14 @@ def steps_across_ranks(job: Job) -> tuple[StepAcrossRanks, ...]:
     )
 
 
-class ComputeBalance(Struct, frozen=True):
+class ComputeBalance(Row, frozen=True):
     """Compute per step, across ranks."""
 
-    family: str | None  # a kernel family; None: all compute
-    mean_ns: int
-    most_ns: int
-    most_rank: str
-    imbalance: float  # the most as a multiple of the mean
+    family: Annotated[str, Label(say("Compute"), meaning="of a kernel family, or all")]
+    mean_ns: Annotated[int, Label(say("Mean"), Unit.NS, detail=1)]
+    most_ns: Annotated[int, Label(say("Most"), Unit.NS)]
+    most_rank: Annotated[str, Label(say("on"))]
+    imbalance: Annotated[float, Label(say("Max / mean"), Unit.RATIO)]
 
 
 def compute_balance(job: Job) -> tuple[ComputeBalance, ...]:
@@ -324,5 +325,5 @@ def compute_balance(job: Job) -> tuple[ComputeBalance, ...]:
         imbalance = job.imbalance(family)
         if not isinstance(imbalance, NotMeasured):
             most, mean = int(np.argmax(times)), sum(times) // len(times)
-            entries.append(ComputeBalance(family, mean, times[most], job.ranks[most].label, imbalance))
+            entries.append(ComputeBalance(family or say("all"), mean, times[most], job.ranks[most].label, imbalance))
     return tuple(entries)

@@ -6,44 +6,56 @@ Times are those of the steady stretch, spread over its steps.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Struct
 
 from gpuledger.analyse.ranks.fixing import Fixing
 from gpuledger.analyse.ranks.job import Job, step_lengths
+from gpuledger.messages import say
+from gpuledger.rows import Label, Row, Unit
 from gpuledger.trace.model import NotMeasured
-from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import lower_median
 
 
-class Waiting(Struct, frozen=True):
-    """One rank's waiting at matched collectives, per step."""
+class RankTimes(Row, frozen=True):
+    """One rank, per step. What is about waiting is None where no collective of it was matched."""
 
-    wait_ns: int
-    transfer_ns: int
-    late: int  # how often the rank was the last to arrive, in the whole stretch
-    caused_ns: int  # what the others waited until it came, added up
-    saves_ns: int | None  # what fixing only this rank saves, see `fixing`; None where that was not replayed
-
-
-class RankTimes(Struct, frozen=True):
-    """One rank."""
-
-    label: str
-    profile: str
-    gpu_name: str
-    steps: int | None  # None where no steps were found
-    median_step_ns: int | None
-    compute_ns: int
-    exposed_comm_ns: int
-    hidden_comm_ns: int
-    waiting: Waiting | None  # None where no collective of this rank was matched
-    matched: int
-    seen: int  # collectives in this rank's profile; of them so many matched
-    clock_ahead_ns: int | None
-    clock_residual_ns: int | None  # None where nothing tells
+    rank: Annotated[str, Label(say("Rank"))]
+    profile: Annotated[str, Label(say("Profile"), detail=5)]
+    gpu_name: Annotated[str, Label("GPU", detail=5)]
+    steps: Annotated[int | None, Label(say("Steps"), Unit.COUNT, detail=4)]
+    step_ns: Annotated[int | None, Label(say("Step"), Unit.NS, meaning="the median")]
+    compute_ns: Annotated[int, Label(say("Compute"), Unit.NS)]
+    exposed_comm_ns: Annotated[int, Label(say("Exposed comm"), Unit.NS, detail=2)]
+    hidden_comm_ns: Annotated[int, Label(say("Hidden comm"), Unit.NS, detail=3)]
+    wait_ns: Annotated[int | None, Label(say("Waits"), Unit.NS)]
+    transfer_ns: Annotated[int | None, Label(say("Transfers"), Unit.NS, detail=1)]
+    late: Annotated[
+        int | None,
+        Label(say("Late"), Unit.COUNT, detail=1, meaning="how often it came as the last, in all steady steps"),
+    ]
+    caused_ns: Annotated[
+        int | None,
+        Label(
+            say("Others wait for it"), Unit.NS, detail=2, meaning="what the others, added up, waited until it came last"
+        ),
+    ]
+    saves_ns: Annotated[
+        int | None,
+        Label(
+            say("Fixing it saves"),
+            Unit.NS,
+            detail=1,
+            meaning="how much shorter the job's step is if this rank alone takes what the median rank takes between "
+            "collectives, replayed; null: not tried",
+        ),
+    ]
+    matched: Annotated[int, Label(say("Matched"), Unit.COUNT, detail=2, meaning="collectives found on all their ranks")]
+    seen: Annotated[int, Label(say("of"), Unit.COUNT, detail=2, meaning="collectives in its profile")]
+    clock_ahead_ns: Annotated[int | None, Label(say("Clock ahead"), Unit.NS, detail=3)]
+    clock_residual_ns: Annotated[int | None, Label(say("give or take"), Unit.NS, detail=3)]
 
 
 def rank_times(job: Job, fixed: Fixing | NotMeasured) -> tuple[RankTimes, ...]:
@@ -53,20 +65,22 @@ def rank_times(job: Job, fixed: Fixing | NotMeasured) -> tuple[RankTimes, ...]:
     for rank, part, clock, saves_ns in zip(job.ranks, job.parts, job.clocks, saves, strict=True):
         count = rank.step_count
         steady_ns = rank.length_ns[rank.warm_up :]
-        waiting = Waiting(
-            part.wait_ns // count, part.transfer_ns // count, part.late, part.caused_ns // count, saves_ns
-        )
+        is_known = part.matched > 0
         times.append(
             RankTimes(
-                label=rank.label,
+                rank=rank.label,
                 profile=rank.profile,
                 gpu_name=rank.gpu_name,
                 steps=count if len(rank.edges_ns) else None,
-                median_step_ns=lower_median(steady_ns) if len(steady_ns) else None,
+                step_ns=lower_median(steady_ns) if len(steady_ns) else None,
                 compute_ns=rank.compute_ns // count,
                 exposed_comm_ns=rank.exposed_comm_ns // count,
                 hidden_comm_ns=rank.hidden_comm_ns // count,
-                waiting=waiting if part.matched else None,
+                wait_ns=part.wait_ns // count if is_known else None,
+                transfer_ns=part.transfer_ns // count if is_known else None,
+                late=part.late if is_known else None,
+                caused_ns=part.caused_ns // count if is_known else None,
+                saves_ns=saves_ns if is_known else None,
                 matched=part.matched,
                 seen=part.seen,
                 clock_ahead_ns=None if isinstance(clock.ahead_ns, NotMeasured) else clock.ahead_ns,
@@ -86,35 +100,38 @@ class LateAt(Enum):
     STEPS = "steps"
 
 
-class Lateness(Struct, frozen=True, eq=False):
-    """One number per rank and step."""
+class Lateness(Struct, frozen=True):
+    """How late each rank was in each step."""
 
     seen_at: LateAt
+    """collectives: how late it reached those of the step, at most; steps: how much longer its step took than that of
+    the fastest rank."""
     ranks: tuple[str, ...]
-    steps: tuple[int, ...]  # numbers on the first rank
-    late_ns: Ints  # a row per rank, a column per step
+    steps: tuple[int, ...]
+    """Numbers on the first rank."""
+    late_ns: tuple[tuple[int, ...], ...]
+    """A row for each of ranks, a column for each of steps."""
 
 
-class WorstStep(Struct, frozen=True):
-    """In which step a rank was the latest, and by how much."""
-
-    step: int
-    late_ns: int
-
-
-class Straggler(Struct, frozen=True):
+class Straggler(Row, frozen=True):
     """A rank that others waited for."""
 
-    label: str
-    profile: str
-    late: int  # how often it was the last to arrive, of `counted` collectives
-    counted: int
-    caused_ns: int  # what the others waited for it, added up
-    all_caused_ns: int  # the same for all ranks
-    saves_share: float | None
-    """How much shorter the job's step would be if only this one were fixed; None where that was not replayed."""
-    compute_ratio: float | None  # its compute per step over the median rank's
-    worst: WorstStep | None  # None where lateness was not measured
+    rank: Annotated[str, Label(say("Rank"))]
+    late: Annotated[int, Label(say("Last to arrive"), Unit.COUNT)]
+    counted: Annotated[int, Label(say("of"), Unit.COUNT, detail=3, meaning="matched collectives")]
+    caused_share: Annotated[
+        float, Label(say("Waited for"), Unit.SHARE, detail=1, meaning="of what ranks waited for each other")
+    ]
+    saves_share: Annotated[
+        float | None,
+        Label(say("Step shorter by"), Unit.SHARE, meaning="if only this rank were fixed; null: not replayed"),
+    ]
+    compute_change: Annotated[
+        float | None, Label(say("Extra compute"), Unit.CHANGE, meaning="per step, against the median rank")
+    ]
+    worst_step: Annotated[int | None, Label(say("Latest in step"), Unit.ID, detail=1)]
+    worst_ns: Annotated[int | None, Label(say("Late by"), Unit.NS, detail=2)]
+    profile: Annotated[str, Label(say("Profile"), detail=4)]
 
 
 def lateness(job: Job) -> Lateness | NotMeasured:
@@ -129,12 +146,12 @@ def lateness(job: Job) -> Lateness | NotMeasured:
             column = np.searchsorted(step, lane.step[inside])
             for member in lane.members:
                 np.maximum.at(late[member], column, lane.start_ns(member)[inside] - lane.first_ns[inside])
-        return Lateness(LateAt.COLLECTIVES, ranks, tuple(step.tolist()), late)
+        return Lateness(LateAt.COLLECTIVES, ranks, tuple(step.tolist()), tuple(map(tuple, late.tolist())))
     lengths = step_lengths(job)
     if isinstance(lengths, NotMeasured):
         return lengths
     longer = (lengths.length_ns - lengths.length_ns.min(axis=1, keepdims=True)).T
-    return Lateness(LateAt.STEPS, ranks, tuple(lengths.steps.tolist()), longer)
+    return Lateness(LateAt.STEPS, ranks, tuple(lengths.steps.tolist()), tuple(map(tuple, longer.tolist())))
 
 
 def stragglers(job: Job, late: Lateness | NotMeasured, fixed: Fixing | NotMeasured) -> tuple[Straggler, ...]:
@@ -147,23 +164,23 @@ def stragglers(job: Job, late: Lateness | NotMeasured, fixed: Fixing | NotMeasur
     )
     late_ranks = []
     for rank in waited_for[:MOST_STRAGGLERS]:
-        worst, saves_share = None, None
+        worst_step, worst_ns, saves_share = None, None, None
         if not isinstance(late, NotMeasured):
-            column = int(late.late_ns[rank].argmax())
-            worst = WorstStep(late.steps[column], int(late.late_ns[rank, column]))
+            worst_ns = max(late.late_ns[rank])
+            worst_step = late.steps[late.late_ns[rank].index(worst_ns)]
         if not isinstance(fixed, NotMeasured) and fixed.step_ns and (alone_ns := fixed.alone_ns[rank]) is not None:
             saves_share = alone_ns / fixed.step_ns
         late_ranks.append(
             Straggler(
-                label=job.ranks[rank].label,
-                profile=job.ranks[rank].profile,
+                rank=job.ranks[rank].label,
                 late=job.parts[rank].late,
                 counted=job.parts[rank].counted,
-                caused_ns=caused[rank],
-                all_caused_ns=sum(caused),
+                caused_share=caused[rank] / max(sum(caused), 1),
                 saves_share=saves_share,
-                compute_ratio=compute[rank] / usual if usual else None,
-                worst=worst,
+                compute_change=compute[rank] / usual - 1 if usual else None,
+                worst_step=worst_step,
+                worst_ns=worst_ns,
+                profile=job.ranks[rank].profile,
             )
         )
     return tuple(late_ranks)

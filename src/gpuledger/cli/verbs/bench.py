@@ -15,7 +15,7 @@ from gpuledger.cli.output import Output, output_options
 from gpuledger.diagnosis.cases import DiagnosisBenchmark, DiagnosisCase, answers_at, answers_text, diagnosis_benchmark
 from gpuledger.diagnosis.score import captures_folder, own_answers, tool_score
 from gpuledger.errors import MissingPackage
-from gpuledger.present.views.bench import bench_document, diagnosis_document
+from gpuledger.present.views.bench import bench_document, diagnosis_answer
 from gpuledger.system.files import refuse_existing
 
 BENCHES = {
@@ -139,7 +139,7 @@ def diagnosis(files: tuple[Path, ...], written: Path | None, only: str | None, o
         raise refuse_existing(written)
     if files:
         answers = [answers_at(path, whole) for path in files]
-        output.show(diagnosis_document(benchmark, [tool_score(benchmark, each) for each in answers]))
+        output.show(diagnosis_answer(benchmark, [tool_score(benchmark, each) for each in answers]).document())
         return
     began, count = time.monotonic(), len(benchmark.cases)
 
@@ -150,7 +150,7 @@ def diagnosis(files: tuple[Path, ...], written: Path | None, only: str | None, o
     if written is not None:
         output.write_bytes(written, answers_text(ours))
     took = f"{count} captures in {time.monotonic() - began:.0f} s"
-    output.show(diagnosis_document(benchmark, [tool_score(benchmark, ours)]), remarks=(took,))
+    output.show(diagnosis_answer(benchmark, [tool_score(benchmark, ours)]).document(), remarks=(took,))
 
 
 def _choose_cases(benchmark: DiagnosisBenchmark, only: str | None) -> DiagnosisBenchmark:

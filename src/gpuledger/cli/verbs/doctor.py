@@ -12,8 +12,7 @@ import click
 from gpuledger.cli.output import Output, english_options
 from gpuledger.doctor import trial_launches, trial_torch
 from gpuledger.doctor.check import ExaminedMachine, ProfileWriter, TrialTools, here
-from gpuledger.doctor.checks import examine
-from gpuledger.present.views.doctor import doctor_document
+from gpuledger.present.views.doctor import doctor_answer
 from gpuledger.read import open_trace
 from gpuledger.read.nsys.report import NsysRepReader
 from gpuledger.read.source import look_at
@@ -74,7 +73,7 @@ def doctor(profile: Path | None, quick: bool, output: Output) -> None:
     )
     patient = ExaminedMachine(here(), handed, is_quick=quick, written=written)
     with _check_line(quiet=output.quiet) as tell:
-        found = examine(patient, tell)
-    output.show(doctor_document(found))
-    if not found.is_ready:
+        found = doctor_answer(patient, tell)
+    output.show(found.document())
+    if not found.ready:
         sys.exit(1)

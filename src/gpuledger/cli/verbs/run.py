@@ -14,9 +14,8 @@ from gpuledger.cli.inputs import one_by_one, words
 from gpuledger.cli.output import Output
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.present import FORMATS
-from gpuledger.present.document import Document
 from gpuledger.present.safe_text import visible
-from gpuledger.present.views.runbook import commands_text, folder_line, listing_document, summary_document
+from gpuledger.present.views.runbook import RunbookAnswer, commands_text, folder_line, listed_runbooks, runbook_answer
 from gpuledger.present.writers import write
 from gpuledger.runbook.definition import MatrixCell, Runbook, cells_of
 from gpuledger.runbook.engine import (
@@ -44,7 +43,6 @@ from gpuledger.runbook.plan import (
     shown_settings,
 )
 from gpuledger.runbook.read import missing, runbook_of
-from gpuledger.runbook.summary import RunSummary, summarise
 from gpuledger.system.interruption import Interruption
 from gpuledger.version import own_version
 
@@ -120,7 +118,7 @@ def run(
     output = Output(format_, None, force=False, quiet=quiet)
     if runbook is None or list_:
         books = [runbook_of(shipped_text(name), f"{name}.yaml") for name in shipped_runbooks()]
-        output.show(listing_document(books))
+        output.show(listed_runbooks(books).document())
         return
     book, here = _find_runbook(runbook, via)
     lacking = missing(all_needs(book) if book.sizes == {} or book.via else ("gpu", *all_needs(book)))
@@ -151,26 +149,26 @@ def run(
         ran = Engine(book, choices, lacking, own_version(), tell).run(
             cells, state, interruption, every=every, again=again, keep_going=keep_going
         )
-        summary = summarise(book, choices, every, ran, lacking)
-        document = summary_document(summary)
+        answer, failures = runbook_answer(book, choices, every, ran, lacking)
+        document = answer.document()
         write_whole(choices.folder / "summary.md", write(document, "md"))
         write_whole(choices.folder / "summary.json", write(document, "json"))
         typed = shlex.join(["gpuledger", "run", runbook, *([f"--size={chosen}"] if chosen else []), *_given(set_, via)])
         write_whole(choices.folder / "summary.html", write(document, "html", command=typed))
-    _end(summary, document, output)
+    _end(answer, failures, choices, output)
 
 
-def _end(summary: RunSummary, document: Document, output: Output) -> None:
-    if summary.interrupted:
-        kept = sum(row.record.state == FINISHED for row in summary.cells)
-        click.echo(f"interrupted; {kept} of {len(summary.cells)} cells are kept: the same command goes on", err=True)
+def _end(answer: RunbookAnswer, failures: Sequence[GpuledgerError], choices: Choices, output: Output) -> None:
+    if answer.verdict == "interrupted":
+        kept = sum(row.state == FINISHED for row in answer.cells)
+        click.echo(f"interrupted; {kept} of {len(answer.cells)} cells are kept: the same command goes on", err=True)
         sys.exit(INTERRUPTED)
-    missed = (f"missed: {miss}" for miss in summary.misses)
-    output.show(document, remarks=[folder_line(summary.choices), *missed])
-    if summary.failures:
-        raise summary.failures[0]
-    if summary.exit_code:
-        sys.exit(summary.exit_code)
+    missed = (f"missed: {miss}" for miss in answer.misses)
+    output.show(answer.document(), remarks=[folder_line(choices), *missed])
+    if failures:
+        raise failures[0]
+    if answer.exit_code:
+        sys.exit(answer.exit_code)
 
 
 def _given(set_: Sequence[tuple[str, str]], via: str | None) -> list[str]:

@@ -10,7 +10,7 @@ import click
 
 from gpuledger.cli.output import Output, output_options
 from gpuledger.errors import GpuledgerError
-from gpuledger.present.views.timing import timing_document, timing_pair_document
+from gpuledger.present.views.timing import time_answer, timed_pair_answer
 from gpuledger.system.nvml import GpuWatch, NotWatched
 from gpuledger.timing.timer import (
     NoDevice,
@@ -160,6 +160,6 @@ def time(
     gpu = None if isinstance(watch.seen, NotWatched) else watch.seen
     unwatched = watch.seen.reason if isinstance(watch.seen, NotWatched) and chosen == "cuda" else ""
     if isinstance(timing, TimedPair):
-        output.show(timing_pair_document((operation, other or ""), timing, gpu, unwatched))
+        output.show(timed_pair_answer((operation, other or ""), timing, gpu, unwatched).document())
     else:
-        output.show(timing_document(operation, timing, gpu, unwatched))
+        output.show(time_answer(operation, timing, gpu, unwatched).document())

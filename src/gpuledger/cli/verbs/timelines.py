@@ -94,7 +94,7 @@ def timeline(
             raise click.UsageError("--fix replays one profile; several were given.")
         return _of_job(given, profiles, wanted, limits, workers, quiet)
     if broken:
-        raise UnreadableProfile(f"{broken[0].name}: {broken[0].sentence}")
+        raise UnreadableProfile(f"{broken[0].profile}: {broken[0].sentence}")
     remarks: tuple[str, ...] = ()
     with progress(quiet=quiet) as tell, in_time(profiles[0].name, limits):
         trace = open_trace(profiles[0].address, only=columns_for(), limits=limits, progress=tell)
@@ -151,7 +151,7 @@ def _of_job(
     begins = [rank.window.start_ns - offset for rank, offset in zip(job.ranks, offsets, strict=True)]
     # a clock either counts from 1970, or from the capture's beginning, or nearly
     first = min(begins) - _DAY_NS if min(begins) > 2 * _DAY_NS else min(-max(offsets), 0)
-    failures = tuple(f"{lost.name}: {lost.sentence}" for lost in found.failed)
+    failures = tuple(f"{lost.profile}: {lost.sentence}" for lost in found.failed)
 
     def ranks() -> Iterator[TimelineSection]:
         numbers = UniqueNumbers()

@@ -40,7 +40,7 @@ class AlignVerdict(LabelledCode):
     NOT_MEASURED = "NOT MEASURED", say("NOT MEASURED")
 
 
-class KernelMatch(LabelledCode):
+class AlignMatch(LabelledCode):
     """How like two kernels are; or on which side one has no partner."""
 
     EXACT = "exact", say("exact")
@@ -81,7 +81,7 @@ class AlignKernelRow(Row, frozen=True):
     e2e_kernel: Annotated[str | None, Label(say("of the model"), detail=2, shorten=label)]
     e2e_ns: Annotated[int | None, Label(say("Model"), Unit.NS)]
     ratio: Annotated[float | None, Label(say("Ratio"), Unit.RATIO, 1, "the mock's time over the model's")]
-    match: Annotated[KernelMatch, Label(say("Match"))]
+    match: Annotated[AlignMatch, Label(say("Match"))]
     moved: Annotated[bool, Label(say("Moved"), detail=4)]
     same_shape: Annotated[bool | None, Label(say("Same shape"), detail=3)]
     mock_grid: Annotated[Dim3 | None, Label(say("Grid of the mock"), Unit.TRIPLE, 5)]
@@ -171,7 +171,7 @@ class AlignAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.align/1"):
 
 
 def _is_alike(row: AlignKernelRow) -> bool:
-    return row.match is KernelMatch.EXACT and row.same_shape is not False
+    return row.match is AlignMatch.EXACT and row.same_shape is not False
 
 
 def _found(check: AlignCheckRow) -> Iterator[str]:
@@ -257,7 +257,7 @@ def _kernel(position: int, row: AlignRow) -> AlignKernelRow:
     return AlignKernelRow(
         position=position,
         ratio=row.ratio,
-        match=KernelMatch(row.level),
+        match=AlignMatch(row.level),
         moved=row.moved,
         same_shape=row.same_shape,
         **sides,

@@ -26,17 +26,18 @@ class HealthRow(Row, frozen=True):
     sentence: Annotated[str, Label(say("What was seen"), is_prose=True)]
 
 
-class Answer(ShownResult, Struct, frozen=True, kw_only=True, tag_field="schema"):
-    """Base of the answers about a profile. A labelled tuple of rows is a table."""
+class VerbAnswer(ShownResult, Struct, frozen=True, kw_only=True, tag_field="schema"):
+    """Base of all answers. A labelled tuple of rows is a table."""
 
-    profile: str
-    zero_ns: int | None = None
-    """The profile's own clock at 0: instants count from it, as --time takes them."""
     sentences: tuple[str, ...] = ()
     """The answer, then what to do."""
     not_measured: dict[str, str] = {}
-    """Why the profile cannot tell what would be in a table, by the table."""
-    health: tuple[HealthRow, ...] = ()
+    """Why what was given cannot tell what would be in a table, by the table."""
+
+    @property
+    def subject(self) -> str:
+        """What a page is called."""
+        return str(type(self).__struct_config__.tag).partition("/")[0].replace(".", " ")
 
     def title(self, table: str) -> str:
         """What stands over a table."""
@@ -74,7 +75,7 @@ class Answer(ShownResult, Struct, frozen=True, kw_only=True, tag_field="schema")
 
     def page(self) -> doc.Page:
         """The same as a page: the first sentence as the verdict, a section for each table."""
-        return doc.page_of(self.profile, self.blocks())
+        return doc.page_of(self.subject, self.blocks())
 
     def document(self) -> doc.Document:
         """For the writers."""
@@ -86,8 +87,21 @@ class Answer(ShownResult, Struct, frozen=True, kw_only=True, tag_field="schema")
         )
 
 
+class Answer(VerbAnswer, frozen=True, kw_only=True):
+    """Base of the answers about a profile."""
+
+    profile: str
+    zero_ns: int | None = None
+    """The profile's own clock at 0: instants count from it, as --time takes them."""
+    health: tuple[HealthRow, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        return self.profile
+
+
 @cache
-def _tables(kind: type[Answer]) -> dict[str, type[Row]]:
+def _tables(kind: type[VerbAnswer]) -> dict[str, type[Row]]:
     """Row types by the name of the table, in the order in which tables are shown."""
     hints = get_type_hints(kind)
     return {name: get_args(hints[name])[0] for name in labels_of(kind)}

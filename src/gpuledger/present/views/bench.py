@@ -2,20 +2,24 @@
 
 A workload's flat result (`gpuledger_workloads.program`) in, text out: the ending of a name is its unit; a count is of
 what its name says, which stands behind it, but in tables, where the column's heading says it. Where X is None, X_reason
-says why. Lists of dictionaries are tables. JSON is the document gpuledger.bench/1, or gpuledger.diagnosis/1 for the
-scores.
+says why. Lists of dictionaries are tables. JSON is the document gpuledger.bench/1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from gpuledger.diagnosis.cases import DiagnosisBenchmark, MeasuredSaving
+from msgspec.structs import replace
+
+from gpuledger.diagnosis.cases import DiagnosisBenchmark
 from gpuledger.diagnosis.score import CaseScore, ScoreTally, ToolScore
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
-from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit, share_column
+from gpuledger.present.row_sheets import row_sheet
+from gpuledger.present.sheet import Cell, Column, Sheet, Term
+from gpuledger.present.views.answer import VerbAnswer
+from gpuledger.rows import Unit
 from gpuledger.units import bytes_text, count_text, share_text, three_figures, time_text
 
 _TIMES: Final = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
@@ -296,40 +300,51 @@ def _plain(value: object) -> Cell:
     return None if value is None else str(value)
 
 
-_SEEN: Final = {
-    "built on": say("built on"),
-    "adjusted after": say("adjusted after"),
-    "not used": say("not used"),
-}
-"""What the rules of gpuledger had to do with a group."""
+class DiagnosisAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.diagnosis/1"):
+    """How well tools name planted faults: `gpuledger bench diagnosis`. Counts are of cases."""
+
+    cases: int
+    unseen: tuple[str, ...]
+    """The programs with a fault that no rule of gpuledger was made on."""
+    tools: tuple[ToolScore, ...]
+
+    def blocks(self) -> Iterator[doc.Block]:
+        faults = sum(bool(case.accepted) for case in self.tools[0].cases)
+        about = say("{faults} faults, {controls} controls", faults=faults, controls=self.cases - faults)
+        said = len(self.tools) + bool(self.unseen)
+        several = len(self.tools) > 1
+        groups = [
+            row if several else replace(row, tool=None)
+            for of_group in zip(*(score.groups for score in self.tools), strict=True)
+            for row in of_group
+        ]
+        totals = [score.total for score in self.tools]
+        tables = (
+            row_sheet("tools", say("All cases"), ScoreTally, totals),
+            row_sheet("groups", say("By group"), ScoreTally, groups),
+            *(_case_sheet(score, is_named=several) for score in self.tools),
+        )
+        yield doc.Opening("bench diagnosis", about)
+        yield from map(doc.Conclusion, self.sentences[:said])
+        yield doc.Group(tuple(doc.SheetBlock(table, doc.SheetTitle.BARE) for table in tables))
+        yield doc.Remarks(self.sentences[said:], 6)
+
+    def document(self) -> doc.Document:
+        every_case = [(score, case) for score in self.tools for case in score.cases]
+        cases = _cases_sheet("diagnosis", say("Cases"), every_case, with_tool=True)
+        notes = self.sentences[len(self.tools) + bool(self.unseen) :]
+        return replace(super().document(), sheets=lambda: (cases,), remarks=notes, page=None)
 
 
-def diagnosis_document(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> doc.Document:
+def diagnosis_answer(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> DiagnosisAnswer:
     """The scores of some tools over the same cases."""
-    tables: list[doc.Block] = [
-        doc.SheetBlock(_tool_sheet(scores), doc.SheetTitle.BARE),
-        doc.SheetBlock(_group_sheet(benchmark, scores), doc.SheetTitle.BARE),
-        *(doc.SheetBlock(_case_sheet(score, is_named=len(scores) > 1), doc.SheetTitle.BARE) for score in scores),
-    ]
-    every_case = [(score, case) for score in scores for case in score.cases]
-    notes = tuple(_notes(scores))
-    return doc.Document(
-        blocks=lambda: (
-            doc.Opening("bench diagnosis", _diagnosis_headline(benchmark)),
-            *(doc.Conclusion(_verdict(score)) for score in scores),
-            *([doc.Conclusion(_of_unseen(benchmark, scores))] if benchmark.unseen else []),
-            doc.Group(tuple(tables)),
-            doc.Remarks(notes, 6),
-        ),
-        data=doc.json_by("diagnosis.diagnosis_json", benchmark, scores),
-        sheets=lambda: (_cases_sheet("diagnosis", say("Cases"), every_case, with_tool=True),),
-        remarks=notes,
+    unseen = [_of_unseen(benchmark, scores)] if benchmark.unseen else []
+    return DiagnosisAnswer(
+        sentences=(*map(_verdict, scores), *unseen, *_notes(scores)),
+        cases=len(benchmark.cases),
+        unseen=benchmark.unseen,
+        tools=tuple(scores),
     )
-
-
-def _diagnosis_headline(benchmark: DiagnosisBenchmark) -> Message:
-    faults = sum(bool(case.faults) for case in benchmark.cases)
-    return say("{faults} faults, {controls} controls", faults=faults, controls=len(benchmark.cases) - faults)
 
 
 def _of(count: int, whole: int) -> str:
@@ -361,59 +376,15 @@ def _of_unseen(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> Me
     )
 
 
-def _tally_columns(tally: Callable[[Any], ScoreTally]) -> list[Column]:
-    """How well a tool does over some cases; `tally` gives that of a record."""
-
-    def count(key: str, name: Message, detail: int = 0) -> Column:
-        return Column(key, name, Unit.COUNT, lambda record: getattr(tally(record), key), detail)
-
-    return [
-        count("faults", say("Faults")),
-        count("first", say("First")),
-        count("in_first_three", say("Top 3")),
-        count("area", say("Right area"), detail=3),
-        count("measured", say("Measured savings"), detail=2),
-        count("savings_within", say("Within 25 %")),
-        share_column("median_error_percent", say("Median error"), lambda record: tally(record).median_error),
-        count("controls", say("Controls"), detail=2),
-        count("claimed", say("False claims")),
-    ]
-
-
-def _tool_sheet(scores: Sequence[ToolScore]) -> Sheet:
-    columns = (Column("tool", say("Tool"), Unit.TEXT, "name"), *_tally_columns(lambda score: score.total))
-    return Sheet.of("tools", say("All cases"), columns, scores)
-
-
-def _group_sheet(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> Sheet:
-    """The programs that rules were built on, apart from the others."""
-    columns = (
-        Column("group", say("Case group"), Unit.TEXT, lambda row: row[0].id),
-        Column("seen", say("Our rules"), Unit.TEXT, lambda row: Term(row[0].seen, _SEEN[row[0].seen]), detail=1),
-        Column("tool", say("Tool"), Unit.TEXT, lambda row: row[1].tool, detail=0 if len(scores) > 1 else 4),
-        *_tally_columns(lambda row: row[1].of_group(row[0].id)),
-    )
-    rows = [(group, score) for group in benchmark.used_groups for score in scores]
-    return Sheet.of("groups", say("By group"), columns, rows)
-
-
-def _measured_percent(score: CaseScore) -> float | None:
-    return score.measured.percent if isinstance(score.measured, MeasuredSaving) else None
-
-
-def _said_percent(score: CaseScore) -> float | None:
-    return None if score.said_percent is None else float(score.said_percent)
-
-
 def _cases_sheet(name: str, title: Message, cases: Sequence[tuple[ToolScore, CaseScore]], *, with_tool: bool) -> Sheet:
     columns = (
         *((Column("tool", say("Tool"), Unit.TEXT, lambda row: row[0].name),) if with_tool else ()),
-        Column("case", say("Case"), Unit.TEXT, lambda row: row[1].case.id),
-        Column("accepted", say("Accepted"), Unit.TEXT, lambda row: ", ".join(row[1].case.accepted) or "–"),
+        Column("case", say("Case"), Unit.TEXT, lambda row: row[1].id),
+        Column("accepted", say("Accepted"), Unit.TEXT, lambda row: ", ".join(row[1].accepted) or "–"),
         Column("first", say("Named first"), Unit.TEXT, lambda row: row[1].first or "–"),
         Column("result", say("Result"), Unit.TEXT, lambda row: _result(row[1])),
-        Column("said_percent", say("Said"), Unit.SHARE_PERCENT, lambda row: _said_percent(row[1])),
-        Column("measured_percent", say("Measured"), Unit.SHARE_PERCENT, lambda row: _measured_percent(row[1])),
+        Column("said_percent", say("Said"), Unit.SHARE_PERCENT, lambda row: row[1].said_percent),
+        Column("measured_percent", say("Measured"), Unit.SHARE_PERCENT, lambda row: row[1].measured_percent),
     )
     return Sheet.of(name, title, columns, cases)
 
@@ -424,9 +395,9 @@ def _case_sheet(score: ToolScore, *, is_named: bool) -> Sheet:
 
 
 def _result(score: CaseScore) -> Term:
-    if not score.is_answered:
+    if not score.answered:
         return Term("not answered", say("not answered"), badge="bad")
-    if not score.case.faults:
+    if not score.accepted:
         if score.false_claims:
             return Term("false claim", say("false claim"), badge="bad")
         return Term("no false claim", say("no false claim"), badge="good")

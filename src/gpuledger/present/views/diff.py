@@ -38,7 +38,7 @@ from gpuledger.messages import joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import Change, waterfall
 from gpuledger.present.palette import line_tone
-from gpuledger.present.views.answer import Answer
+from gpuledger.present.views.answer import Answer, reasons
 from gpuledger.present.views.diff_words import (
     HOST_ALONE,
     change_text,
@@ -193,6 +193,10 @@ class DiffSide(Struct, frozen=True):
     """The usual step, or what `whole` says."""
     mean_ns: int
     losses: tuple[str, ...]
+
+
+_BUSY_UNKNOWN: Final = NotMeasured(say("little is known of the compute of one run"))
+_NOT_SAMPLED: Final = NotMeasured(say("no GPU metrics were sampled in one run"))
 
 
 class DiffAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.diff/1"):
@@ -365,6 +369,9 @@ def diff_answer(found: Diff, gates: Sequence[GateOutcome] = ()) -> DiffAnswer:
     return DiffAnswer(
         profile=f"{before.name} → {after.name}",
         sentences=tuple(_sentences(found, launches)),
+        not_measured=reasons(
+            busy=[found.busy or _BUSY_UNKNOWN], use=[_NOT_SAMPLED if found.use is None else found.use]
+        ),
         verdict=found.verdict,
         step_delta_ns=None if before.whole == KERNEL_TIME else found.delta_ns,
         delta_share=found.share,

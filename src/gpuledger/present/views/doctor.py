@@ -4,20 +4,24 @@ reasons.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, Final
+
+from msgspec.structs import replace
 
 from gpuledger.analyse.capture_checks import CaptureCheck
-from gpuledger.present.document import Document, Drawn, json_by
+from gpuledger.doctor.check import DoctorCheck, DoctorVerdict, ExaminedMachine
+from gpuledger.doctor.checks import Tool, examine, tools_of, ways_to_record
+from gpuledger.present.document import Block, Document, Drawn
 from gpuledger.present.safe_text import display_width, visible, wrapped
-from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.sheet import Sheet
 from gpuledger.present.terminal import Terminal
+from gpuledger.present.views.answer import VerbAnswer
 from gpuledger.present.writers.markdown import escaped, table_markdown
+from gpuledger.rows import Label
+from gpuledger.system.machine import Machine
 from gpuledger.units import bytes_text
-
-if TYPE_CHECKING:
-    from gpuledger.doctor.check import DoctorCheck
-    from gpuledger.doctor.checks import Diagnosis
 
 _MARKS: Final = {"ok": "✓", "warning": "!", "problem": "✗", "not checked": "-"}
 _WORDS: Final = max(map(len, _MARKS))
@@ -25,49 +29,87 @@ _NARROW: Final = 72
 """Columns under which sentences go below a check's name, not beside it."""
 
 _LEAST_ROOM: Final = 8
-_IN_ORDER: Final = ("problem", "warning")
+_IN_ORDER: Final = (DoctorVerdict.PROBLEM, DoctorVerdict.WARNING)
 
 
-def doctor_document(found: Diagnosis) -> Document:
-    """The checks; JSON is the document gpuledger.doctor/1."""
-    return Document(
-        blocks=lambda: (Drawn(lambda terminal, _: _text(found, terminal), lambda _: _markdown(found)),),
-        data=json_by("inventory.doctor_json", found),
-        sheets=lambda: (_sheet(found, with_fixes=True),),
+class DoctorAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.doctor/1"):
+    """Whether profiles can be recorded on a machine, check by check, with what to do. null: not known, not measured."""
+
+    ready: bool
+    """Whether something records timelines here and nothing is a problem; the exit code is 0 then, else 1."""
+    records_with: tuple[str, ...]
+    tracing_ns_per_call: float | None
+    """What tracing with nsys adds to a CUDA call on the host, measured on empty kernels."""
+    checks: Annotated[tuple[DoctorCheck, ...], Label("Checks")]
+    tools: tuple[Tool, ...]
+    machine: Machine
+
+    def sheet(self, table: str, *, is_exact: bool = False) -> Sheet:
+        """The checks; tools' own words are in them. For people, what to do comes after the table."""
+        sheet = super().sheet(table, is_exact=is_exact)
+        shown = len(sheet.columns) if is_exact else -2
+        rows = (
+            (*(None if cell is None else visible(str(cell)) for cell in row[:-1]), visible("; ".join(check.commands)))
+            for row, check in zip(sheet.rows, self.checks, strict=True)
+        )
+        return replace(sheet, columns=sheet.columns[:shown], rows=tuple(row[:shown] for row in rows))
+
+    def blocks(self) -> Iterator[Block]:
+        yield Drawn(lambda terminal, _: _text(self, terminal), lambda _: _markdown(self))
+
+    def document(self) -> Document:
+        return replace(super().document(), page=None)
+
+
+def doctor_answer(patient: ExaminedMachine, tell: Callable[[str], None] = lambda _: None) -> DoctorAnswer:
+    """Every check of a machine; `tell` is told the name of each before it begins."""
+    checks, ways = examine(patient, tell), tuple(ways_to_record(patient))
+    counts = Counter(check.verdict.value for check in checks)
+    besides = ", ".join(f"{counts[word]} {word}{'s' * (counts[word] > 1)}" for word in _IN_ORDER if counts[word])
+    told = f"Profiles cannot be recorded here: {besides or 'nothing to record with'}."
+    if ways:
+        told = f"Profiles can be recorded here, with {' and with '.join(ways)}{f'; {besides}' if besides else ''}."
+    cost = patient.tracing_ns_per_call
+    return DoctorAnswer(
+        sentences=(told,),
+        ready=bool(ways) and not counts[DoctorVerdict.PROBLEM],
+        records_with=ways,
+        tracing_ns_per_call=None if cost is None else round(cost, 3),
+        checks=checks,
+        tools=tuple(tools_of(patient)),
+        machine=patient.machine,
     )
 
 
-def _text(found: Diagnosis, terminal: Terminal) -> str:
+def _text(found: DoctorAnswer, terminal: Terminal) -> str:
     """One block per check, then what to do."""
     width = terminal.width
     blocks = _blocks(found)
     names = max(len(name) for _, name, _ in blocks)
-    lines = [*(terminal.painted(line, "bold") for line in _lines(_headline(found), width)), ""]
+    lines = [*(terminal.painted(line, "bold") for line in _lines(found.sentences[0], width)), ""]
     for word, name, sentences in blocks:
         lines += _block_lines(f"{_MARKS[word]} {word:<{_WORDS}}  {name:<{names}}  ", sentences, width)
     to_fix = _to_fix(found)
     lines += ["", "What to do"] if to_fix else []
     for number, check in enumerate(to_fix, 1):
-        lines += _lines(f"{check.name}: {check.outcome.fix}", width, f"{number:>3}. ")
-        for command in check.outcome.commands:
+        lines += _lines(f"{check.name}: {check.fix}", width, f"{number:>3}. ")
+        for command in check.commands:
             lines += _lines(command, width, " " * 9, then=" " * 11)
     return "\n".join(lines)
 
 
-def _blocks(found: Diagnosis) -> list[tuple[str, str, list[str]]]:
+def _blocks(found: DoctorAnswer) -> list[tuple[str, str, list[str]]]:
     """Word, name and sentences of each check; those left open for one and the same reason are told together."""
     blocks = []
     for check in found.checks:
-        outcome = check.outcome
-        if outcome.verdict.value != "not checked" or outcome.means:
-            sentences = [each for each in (outcome.found, outcome.means) if each]
-            blocks.append((outcome.verdict.value, check.name, sentences))
+        if check.verdict is not DoctorVerdict.NOT_CHECKED or check.means:
+            blocks.append((check.verdict.value, check.name, [each for each in (check.found, check.means) if each]))
             continue
-        alike = [each.name for each in found.checks if each.outcome == outcome]
+        alike = [each.name for each in found.checks if replace(each, name=check.name) == check]
         if len(alike) == 1:
-            blocks.append((outcome.verdict.value, check.name, [outcome.found]))
+            blocks.append((check.verdict.value, check.name, [check.found]))
         elif check.name == alike[0]:
-            blocks.append((outcome.verdict.value, f"{len(alike)} checks", [f"{outcome.found}: {', '.join(alike)}"]))
+            blocks.append((check.verdict.value, f"{len(alike)} checks", [f"{check.found}: {', '.join(alike)}"]))
     return blocks
 
 
@@ -107,58 +149,21 @@ def _pieces(word: str, room: int) -> list[str]:
     return pieces
 
 
-def _headline(found: Diagnosis) -> str:
-    problems, warnings = (_counted(found, word) for word in _IN_ORDER)
-    besides = ", ".join(each for each in (problems, warnings) if each)
-    if not found.records_with:
-        return f"Profiles cannot be recorded here: {besides or 'nothing to record with'}."
-    ways = " and with ".join(found.records_with)
-    return f"Profiles can be recorded here, with {ways}{f'; {besides}' if besides else ''}."
-
-
-def _counted(found: Diagnosis, word: str) -> str:
-    count = sum(check.outcome.verdict.value == word for check in found.checks)
-    return f"{count} {word}{'s' * (count > 1)}" if count else ""
-
-
-def _to_fix(found: Diagnosis) -> list[DoctorCheck]:
+def _to_fix(found: DoctorAnswer) -> list[DoctorCheck]:
     """The checks with something to do, problems first."""
-    return [
-        check
-        for word in _IN_ORDER
-        for check in found.checks
-        if check.outcome.verdict.value == word and check.outcome.fix
-    ]
+    return [check for verdict in _IN_ORDER for check in found.checks if check.verdict is verdict and check.fix]
 
 
-def _markdown(found: Diagnosis) -> str:
-    parts = [f"# gpuledger doctor\n\n{escaped(_headline(found))}\n", table_markdown(_sheet(found, with_fixes=False))]
+def _markdown(found: DoctorAnswer) -> str:
+    parts = [f"# gpuledger doctor\n\n{escaped(found.sentences[0])}\n", table_markdown(found.sheet("checks"))]
     to_fix = _to_fix(found)
     if to_fix:
         parts.append("## What to do\n")
     for number, check in enumerate(to_fix, 1):
-        commands = "".join(f"       {visible(command)}\n" for command in check.outcome.commands)
-        text = f"{number}. {escaped(check.name)}: {escaped(check.outcome.fix)}\n"
+        commands = "".join(f"       {visible(command)}\n" for command in check.commands)
+        text = f"{number}. {escaped(check.name)}: {escaped(check.fix or '')}\n"
         parts.append(f"{text}\n{commands}" if commands else text)
     return "\n".join(parts).rstrip("\n")
-
-
-def _sheet(found: Diagnosis, *, with_fixes: bool) -> Sheet:
-    cells: dict[str, Callable[[DoctorCheck], str]] = {
-        "check": lambda check: check.name,
-        "verdict": lambda check: check.outcome.verdict.value,
-        "found": lambda check: check.outcome.found,
-        "means": lambda check: check.outcome.means,
-    }
-    if with_fixes:
-        cells |= {"fix": lambda check: check.outcome.fix, "commands": lambda check: "; ".join(check.outcome.commands)}
-
-    def column(key: str, cell: Callable[[DoctorCheck], str]) -> Column:
-        name = key if with_fixes else key.capitalize()
-        return Column(key, name, Unit.TEXT, lambda check: visible(cell(check)))  # tools' own words are in it
-
-    columns = [column(key, cell) for key, cell in cells.items()]
-    return Sheet.of("doctor", "Checks", columns, found.checks)
 
 
 def reasons_text(reasons: Sequence[tuple[str, str]], width: int | None) -> str:

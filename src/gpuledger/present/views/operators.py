@@ -17,7 +17,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
 from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.answer import Answer, health_rows, note_sentences
+from gpuledger.present.views.answer import Answer, health_rows, note_sentences, reasons
 from gpuledger.present.views.words import NAMED, names_with_shares, none_sentence, step_time_text
 from gpuledger.rows import Gpu, Label, Row, Unit, share
 from gpuledger.trace.model import Names, NotMeasured, Trace
@@ -177,6 +177,7 @@ class OpsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.ops/1"):
 def ops_answer(name: str, trace: Trace, devices: Sequence[Device], all_costs: Sequence[OperatorCosts]) -> OpsAnswer:
     """What operators cost on every GPU."""
     of_all = list(zip(devices, all_costs, strict=True))
+    recorded = [costs.operators.attributed_share for costs in all_costs]
     return OpsAnswer(
         profile=name,
         zero_ns=devices[0].zero_ns,
@@ -184,6 +185,7 @@ def ops_answer(name: str, trace: Trace, devices: Sequence[Device], all_costs: Se
             *(sentence for device, costs in of_all for sentence in operator_sentences(device, costs)),
             *note_sentences(trace.health),
         ),
+        not_measured=reasons(operators=recorded, by_shape=recorded),
         health=health_rows(trace.health),
         has_steps=any(device.steps is not None for device in devices),
         coverage=tuple(map(_coverage_row, all_costs)),

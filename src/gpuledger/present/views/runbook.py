@@ -5,68 +5,161 @@ JSON is the document gpuledger.runbook/1: times end in their unit, and what is n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Literal
 
 from msgspec.structs import replace
 
+from gpuledger.capture.secrets import shareable_command, shareable_value
+from gpuledger.errors import GpuledgerError
 from gpuledger.present import document as doc
 from gpuledger.present.safe_text import shell_lines, shell_word, visible
-from gpuledger.present.sheet import Column, Sheet, Term, Unit
+from gpuledger.present.sheet import Column, Sheet, Term
+from gpuledger.present.views.answer import VerbAnswer
 from gpuledger.present.views.bench import figure, heading
-from gpuledger.runbook.definition import MatrixCell, Runbook
-from gpuledger.runbook.engine import DONE, FAILED, FINISHED, MISSED, NOT_RUN
-from gpuledger.runbook.figures import SavingRow
+from gpuledger.rows import Label, Row, Unit
+from gpuledger.runbook.definition import MatrixCell, Runbook, cell_title
+from gpuledger.runbook.engine import DONE, FAILED, FINISHED, MISSED, NOT_RUN, CellRecord, RunOutcome
+from gpuledger.runbook.figures import Documents, SavingRow, documents_of
 from gpuledger.runbook.plan import CellJob, Choices
-from gpuledger.runbook.summary import CellRow, ComparisonRow, RunSummary, TargetRow
+from gpuledger.runbook.summary import (
+    CellRow,
+    ComparisonRow,
+    TargetRow,
+    cell_row,
+    comparison_row,
+    missed_goals,
+    saving_rows,
+    target_rows,
+    two_cells,
+)
 from gpuledger.units import share_text, three_figures, time_text
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED
 
 
-def summary_document(summary: RunSummary) -> doc.Document:
-    """A run; JSON is the document gpuledger.runbook/1."""
-    return doc.Document(
-        blocks=lambda: (doc.Group(tuple(_blocks(summary))),),
-        data=doc.json_by("runbook.runbook_json", summary),
-        sheets=lambda: (_matrix_values(summary),),
-        page=lambda: _page(summary),
+class RunbookAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.runbook/1"):
+    """What a run of a runbook found. Times end in their unit, shares are 0 to 1; null is what was not measured."""
+
+    runbook: str
+    question: str
+    verdict: Literal["done", "failed", "missed", "interrupted"]
+    """failed: a step failed; missed: a target, a gate or a prediction was missed."""
+    size: str | None
+    via: str | None
+    """What led to where its programs ran; null: they ran here."""
+    variables: dict[str, str]
+    environment: dict[str, str]
+    """What the runbook sets for every command; what is not known to be harmless is withheld."""
+    missing: dict[str, str]
+    """What steps need and this machine has not, with the reason."""
+    cells: tuple[CellRow, ...]
+    comparisons: tuple[ComparisonRow, ...]
+    savings: tuple[SavingRow, ...]
+    slowed: tuple[str, ...]
+    """Cells whose steps take much longer under the profiler, a sentence each."""
+    targets: tuple[TargetRow, ...]
+    misses: tuple[str, ...]
+    failures: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return {"done": 0, "failed": 1, "missed": 3, "interrupted": 130}[self.verdict]
+
+    @property
+    def show(self) -> tuple[str, ...]:
+        """The figures, in the order of the runbook."""
+        return tuple(self.cells[0].figures)
+
+    def document(self) -> doc.Document:
+        return doc.Document(
+            blocks=lambda: (doc.Group(tuple(_blocks(self))),),
+            data=lambda: self,
+            sheets=lambda: (_matrix_values(self),),
+            page=lambda: _page(self),
+        )
+
+
+def runbook_answer(
+    book: Runbook, choices: Choices, cells: Sequence[MatrixCell], ran: RunOutcome, missing: Mapping[str, str]
+) -> tuple[RunbookAnswer, tuple[GpuledgerError, ...]]:
+    """What the cells left, judged; and what failed."""
+    from gpuledger.present.views.runbook_page import runbook_verdict
+
+    records = {cell: ran.records.get(cell.folder, CellRecord("", NOT_RUN)) for cell in cells}
+    documents = {cell: documents_of(book, cell, choices) for cell in cells if records[cell].state == FINISHED}
+    rows = tuple(
+        cell_row(cell, records[cell], documents.get(cell, Documents()), book.show, kept=cell.folder in ran.kept)
+        for cell in cells
     )
+    comparisons = tuple(map(comparison_row, ran.comparisons))
+    savings, slowed = saving_rows(book, cells, documents, tuple(zip(ran.comparisons, comparisons, strict=True)))
+    aimed = [(target, row) for target in book.targets for row in target_rows(target, cells, documents, choices)]
+    targets = tuple(row for _, row in aimed)
+    failures = (
+        *ran.failures,
+        *(
+            GpuledgerError(f"{book.file}:{target.line}: {row.reason}", found=f"in {cell_title(row.cell)}")
+            for target, row in aimed
+            if row.is_wrong and row.cell is not None
+        ),
+    )
+    misses = tuple(missed_goals(rows, comparisons, savings, targets))
+    answer = RunbookAnswer(
+        runbook=book.name,
+        question=book.question,
+        verdict="interrupted" if ran.interrupted else "failed" if failures else "missed" if misses else "done",
+        size=choices.size or None,
+        via=None if book.via is None else shlex.join(shareable_command(shlex.split(book.via))),
+        variables={name: shareable_value(name, text) for name, text in choices.variables.items()},
+        environment={name: shareable_value(name, text) for name, text in book.environment.items()},
+        missing=dict(missing),
+        cells=rows,
+        comparisons=comparisons,
+        savings=savings,
+        slowed=slowed,
+        targets=targets,
+        misses=misses,
+        failures=tuple(error.claim for error in failures),
+    )
+    return replace(answer, sentences=(runbook_verdict(answer, _headings(answer)),)), failures
 
 
-def _page(summary: RunSummary) -> doc.Page:
+def _page(answer: RunbookAnswer) -> doc.Page:
     from gpuledger.present.views.runbook_page import runbook_page
 
-    tables = _blocks(summary)[3:]  # the page has its own first lines
-    return runbook_page(summary, {key: _headed(key) for key in summary.book.show}, _about(summary), tables)
+    tables = _blocks(answer)[3:]  # the page has its own first lines
+    return runbook_page(answer, _headings(answer), _about(answer), tables)
 
 
-def _axis_columns(book: Runbook) -> list[Column]:
-    def column(place: int, axis: str) -> Column:
-        return Column(axis, axis, Unit.TEXT, lambda row: row.cell.values[place][1])
-
-    return [column(place, axis) for place, axis in enumerate(book.axes)]
+def _headings(answer: RunbookAnswer) -> dict[str, str]:
+    return {key: _headed(key) for key in answer.show}
 
 
-def _matrix_values(summary: RunSummary) -> Sheet:
+def _axis_columns(answer: RunbookAnswer) -> list[Column]:
+    def column(axis: str) -> Column:
+        return Column(axis, axis, Unit.TEXT, lambda row: row.cell[axis])
+
+    return [column(axis) for axis in answer.cells[0].cell]
+
+
+def _matrix_values(answer: RunbookAnswer) -> Sheet:
     """The matrix, a row per cell, with plain values."""
-    book = summary.book
 
     def value_column(key: str) -> Column:
-        return Column(key, key, Unit.TEXT, lambda row: _bare(row.figures[key].value))
-
-    def finding_column(key: str, field: str) -> Column:
-        return Column(key, key, Unit.TEXT, lambda row: row.finding and _bare(getattr(row.finding, field)))
+        return Column(key, key, Unit.TEXT, lambda row: _bare(row.figures[key]))
 
     columns = (
-        *_axis_columns(book),
-        Column("state", "state", Unit.TEXT, "record.state"),
-        Column("reason", "reason", Unit.TEXT, "record.reason"),
-        Column("seconds", "seconds", Unit.TEXT, lambda row: str(round(row.record.seconds, 3))),
-        *map(value_column, book.show),
-        finding_column("step_ns", "step_ns"),
-        Column("finding", "finding", Unit.TEXT, lambda row: row.finding.code if row.finding else ""),
-        finding_column("saving_ns_per_step", "saving_ns"),
+        *_axis_columns(answer),
+        Column("state", "state", Unit.TEXT),
+        Column("reason", "reason", Unit.TEXT),
+        Column("seconds", "seconds", Unit.TEXT, lambda row: str(row.seconds)),
+        *map(value_column, answer.show),
+        Column("step_ns", "step_ns", Unit.TEXT, lambda row: _bare(row.step_ns)),
+        Column("finding", "finding", Unit.TEXT),
+        Column("saving_ns_per_step", "saving_ns_per_step", Unit.TEXT, lambda row: _bare(row.saving_ns_per_step)),
     )
-    return Sheet.of("runbook", book.name, columns, summary.cells)
+    return Sheet.of("runbook", answer.runbook, columns, answer.cells)
 
 
 def commands_text(
@@ -87,22 +180,31 @@ def commands_text(
     return "\n".join(visible(line) if line.startswith("#") else line for line in lines) + "\n"
 
 
-def listing_document(books: Sequence[Runbook]) -> doc.Document:
-    """The runbooks that ship, with their questions; in a terminal those need more room than a column has."""
-    columns = (
-        Column("runbook", "Runbook", Unit.TEXT, "name"),
-        Column("cells", "Matrix", Unit.TEXT, lambda book: " x ".join(book.axes) or "one cell"),
-        Column("question", "Question", Unit.TEXT),
-    )
-    sheet = Sheet.of("runbooks", "Runbooks", columns, books)
-    last = doc.Paragraph("Run one with `gpuledger run NAME`; `--dry-run` prints its commands.")
-    return doc.Document(
-        blocks=lambda: (
-            doc.Only(doc.Medium.TEXT, (*(doc.Points(book.name, (book.question,)) for book in books), last)),
-            doc.Only(doc.Medium.MARKDOWN, (doc.SheetBlock(sheet, doc.SheetTitle.NAMED),)),
-        ),
-        data=doc.json_by("runbook.runbooks_json", sheet),
-        sheets=lambda: (sheet,),
+class ListedRunbook(Row, frozen=True):
+    """A runbook that comes with gpuledger."""
+
+    runbook: Annotated[str, Label("Runbook")]
+    cells: Annotated[str, Label("Matrix", meaning="its axes")]
+    question: Annotated[str, Label("Question")]
+
+
+class RunbooksAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.runbooks/1"):
+    """The runbooks that come with gpuledger."""
+
+    runbooks: Annotated[tuple[ListedRunbook, ...], Label("Runbooks")]
+
+    def blocks(self) -> Iterator[doc.Block]:
+        """In a terminal questions need more room than a column has."""
+        questions = (doc.Points(listed.runbook, (listed.question,)) for listed in self.runbooks)
+        last = doc.Paragraph("Run one with `gpuledger run NAME`; `--dry-run` prints its commands.")
+        yield doc.Only(doc.Medium.TEXT, (*questions, last))
+        yield doc.Only(doc.Medium.MARKDOWN, (doc.SheetBlock(self.sheet("runbooks"), doc.SheetTitle.NAMED),))
+
+
+def listed_runbooks(books: Sequence[Runbook]) -> RunbooksAnswer:
+    """Runbooks with their questions."""
+    return RunbooksAnswer(
+        runbooks=tuple(ListedRunbook(book.name, " x ".join(book.axes) or "one cell", book.question) for book in books)
     )
 
 
@@ -119,78 +221,72 @@ def _shell(jobs: Sequence[CellJob], environment: Mapping[str, str]) -> list[str]
     return lines
 
 
-def _blocks(summary: RunSummary) -> list[doc.Block]:
+def _blocks(answer: RunbookAnswer) -> list[doc.Block]:
     blocks: list[doc.Block] = [
-        doc.Heading(f"Runbook {summary.book.name}", 1),
-        doc.Paragraph(summary.book.question),
-        doc.Paragraph(_about(summary)),
-        doc.SheetBlock(_filled(_matrix(summary))),
+        doc.Heading(f"Runbook {answer.runbook}", 1),
+        doc.Paragraph(answer.question),
+        doc.Paragraph(_about(answer)),
+        doc.SheetBlock(_filled(_matrix(answer))),
     ]
-    if summary.comparisons:
-        blocks += [doc.Heading("Comparisons"), doc.SheetBlock(_filled(_comparisons(summary.comparisons)))]
-    if summary.savings:
+    if answer.comparisons:
+        blocks += [doc.Heading("Comparisons"), doc.SheetBlock(_filled(_comparisons(answer.comparisons)))]
+    if answer.savings:
         blocks += [
             doc.Heading(
                 "Savings per step: predicted, measured with the profiler, measured without it", short="Savings"
             ),
-            doc.SheetBlock(_filled(_savings(summary.savings))),
+            doc.SheetBlock(_filled(_savings(answer.savings))),
         ]
-    if summary.slowed_cells:
-        blocks.append(doc.Points("Slowed by the profiler", summary.slowed_cells))
-    if summary.targets:
-        blocks += [doc.Heading("Targets"), doc.SheetBlock(_targets(summary.targets))]
+    if answer.slowed:
+        blocks.append(doc.Points("Slowed by the profiler", answer.slowed))
+    if answer.targets:
+        blocks += [doc.Heading("Targets"), doc.SheetBlock(_targets(answer.targets))]
     if undecided := tuple(
-        f"{_headed(row.target.key)} in {row.cell.title if row.cell else '-'}: {row.figure.reason}"
-        for row in summary.targets
+        f"{_headed(row.key)} in {'-' if row.cell is None else cell_title(row.cell)}: {row.reason}"
+        for row in answer.targets
         if row.verdict == UNDECIDED
     ):
         blocks.append(doc.Points("Undecided", undecided))
-    if summary.misses:
-        blocks.append(doc.Points("Missed", tuple(summary.misses)))
-    if summary.failures:
-        blocks.append(doc.Points("Failed", tuple(error.claim for error in summary.failures)))
-    if left := _not_done(summary):
+    if answer.misses:
+        blocks.append(doc.Points("Missed", answer.misses))
+    if answer.failures:
+        blocks.append(doc.Points("Failed", answer.failures))
+    if left := _not_done(answer):
         blocks.append(doc.Points("Not done", left))
     return blocks
 
 
-def _about(summary: RunSummary) -> str:
-    finished = sum(row.record.state == FINISHED for row in summary.cells)
-    parts = [f"{finished} of {len(summary.cells)} cells finished"]
-    if summary.choices.size:
-        parts.append(f"size {summary.choices.size}")
-    if summary.book.via is not None:
-        parts.append(f"by {summary.via}")
-    parts += [f"{name} {value}" for name, value in summary.variables.items()]
+def _about(answer: RunbookAnswer) -> str:
+    finished = sum(row.state == FINISHED for row in answer.cells)
+    parts = [f"{finished} of {len(answer.cells)} cells finished"]
+    if answer.size:
+        parts.append(f"size {answer.size}")
+    if answer.via is not None:
+        parts.append(f"by {answer.via}")
+    parts += [f"{name} {value}" for name, value in answer.variables.items()]
     return " · ".join(parts)
 
 
-def _matrix(summary: RunSummary) -> Sheet:
+def _matrix(answer: RunbookAnswer) -> Sheet:
     """The matrix for people; states only where they differ, as the line above the table tells of those that do not."""
-    book = summary.book
 
     def state(row: CellRow) -> str:
-        return "kept" if row.kept and row.record.state == FINISHED else row.record.state
+        return "kept" if row.kept and row.state == FINISHED else row.state
 
     def value_column(place: int, key: str) -> Column:
-        return Column(key, _headed(key), Unit.FIGURE, lambda row: _shown(key, row.figures[key].value), place)
+        return Column(key, _headed(key), Unit.FIGURE, lambda row: _shown(key, row.figures[key]), place)
 
-    columns = _axis_columns(book)
-    if {state(row) for row in summary.cells} != {FINISHED}:
+    columns = _axis_columns(answer)
+    if {state(row) for row in answer.cells} != {FINISHED}:
         columns.append(Column("state", "State", Unit.TEXT, state))
-    columns += [value_column(place, key) for place, key in enumerate(book.show)]
-    if any(row.finding is not None for row in summary.cells):
+    columns += [value_column(place, key) for place, key in enumerate(answer.show)]
+    if any(row.step_ns is not None or row.finding for row in answer.cells):
         columns += [
-            Column("step_ns", "Profiled", Unit.FIGURE, lambda row: _time(row.finding and row.finding.step_ns)),
-            Column("finding", "Top finding", Unit.TEXT, lambda row: row.finding.code if row.finding else ""),
-            Column(
-                "saving_ns_per_step",
-                "Would save",
-                Unit.FIGURE,
-                lambda row: _time(row.finding and row.finding.saving_ns),
-            ),
+            Column("step_ns", "Profiled", Unit.FIGURE, lambda row: _time(row.step_ns)),
+            Column("finding", "Top finding", Unit.TEXT, lambda row: row.finding or ""),
+            Column("saving_ns_per_step", "Would save", Unit.FIGURE, lambda row: _time(row.saving_ns_per_step)),
         ]
-    return Sheet.of("runbook", book.name, columns, summary.cells)
+    return Sheet.of("runbook", answer.runbook, columns, answer.cells)
 
 
 def _headed(key: str) -> str:
@@ -210,17 +306,15 @@ def _time(ns: int | None) -> str:
 def _side_columns() -> tuple[Column, Column, Column]:
     """What one cell has and the other has not, and what both have."""
 
-    def only(row: ComparisonRow | SavingRow, side: int) -> str:
-        values, others = row.cells[side].values, row.cells[1 - side].values
-        return ", ".join(f"{axis}={value}" for axis, value in values if (axis, value) not in others)
+    def only(values: Mapping[str, str], others: Mapping[str, str]) -> str:
+        return ", ".join(f"{axis}={value}" for axis, value in values.items() if others.get(axis) != value)
 
     def both(row: ComparisonRow | SavingRow) -> str:
-        first, second = (cell.values for cell in row.cells)
-        return ", ".join(f"{axis}={value}" for axis, value in first if (axis, value) in second)
+        return ", ".join(f"{axis}={value}" for axis, value in row.from_.items() if row.to.get(axis) == value)
 
     return (
-        Column("from", "From", Unit.TEXT, lambda row: only(row, 0)),
-        Column("to", "To", Unit.TEXT, lambda row: only(row, 1)),
+        Column("from", "From", Unit.TEXT, lambda row: only(row.from_, row.to)),
+        Column("to", "To", Unit.TEXT, lambda row: only(row.to, row.from_)),
         Column("both", "Both", Unit.TEXT, both, detail=3),
     )
 
@@ -257,7 +351,7 @@ def _savings(rows: Sequence[SavingRow]) -> Sheet:
 
     columns = (
         *_side_columns(),
-        Column("finding", "Finding", Unit.TEXT, "code"),
+        Column("finding", "Finding", Unit.TEXT, lambda row: row.finding or ""),
         Column("predicted_ns", "Predicted", Unit.FIGURE, lambda row: _time(row.predicted_ns)),
         Column("low_ns", "Low end", Unit.FIGURE, lambda row: _time(row.low_ns), detail=2),
         Column("profiled_ns", "Profiled", Unit.FIGURE, lambda row: _time(row.profiled_ns)),
@@ -271,13 +365,13 @@ def _savings(rows: Sequence[SavingRow]) -> Sheet:
 
 def _targets(rows: Sequence[TargetRow]) -> Sheet:
     def wanted(row: TargetRow) -> str:
-        return "-" if row.limit is None else f"{row.wanted} {figure(row.target.key, row.limit)}"
+        return "-" if row.limit is None else f"{row.wanted} {figure(row.key, row.limit)}"
 
     columns = (
-        Column("key", "Figure", Unit.TEXT, lambda row: _headed(row.target.key)),
-        Column("cell", "Cell", Unit.TEXT, lambda row: row.cell.title if row.cell else "-"),
+        Column("key", "Figure", Unit.TEXT, lambda row: _headed(row.key)),
+        Column("cell", "Cell", Unit.TEXT, lambda row: "-" if row.cell is None else cell_title(row.cell)),
         Column("wanted", "Wanted", Unit.FIGURE, wanted),
-        Column("found", "Found", Unit.FIGURE, lambda row: _shown(row.target.key, row.figure.value)),
+        Column("found", "Found", Unit.FIGURE, lambda row: _shown(row.key, row.found)),
         Column("verdict", "Verdict", Unit.TEXT, lambda row: _judged(row.verdict)),
     )
     return Sheet.of("targets", "Targets", columns, rows)
@@ -288,35 +382,36 @@ def _judged(verdict: str) -> Term | str:
     return verdict if badge is None else Term(verdict, verdict, badge=badge)
 
 
-def _not_done(summary: RunSummary) -> tuple[str, ...]:
+def _not_done(answer: RunbookAnswer) -> tuple[str, ...]:
     """What was skipped and why, like reasons together."""
     where: dict[tuple[str, str], list[str]] = {}
-    for row in summary.cells:
-        if row.record.state not in (FINISHED, NOT_RUN, FAILED) and row.record.reason:
-            where.setdefault((row.record.state, row.record.reason), []).append(row.cell.title)
-        for step in row.record.steps:
-            if step.state not in (DONE, MISSED) and step.reason and not row.record.reason:
-                where.setdefault((f"{step.step} {step.state}", step.reason), []).append(row.cell.title)
+    for row in answer.cells:
+        if row.state not in (FINISHED, NOT_RUN, FAILED) and row.reason:
+            where.setdefault((row.state, row.reason), []).append(cell_title(row.cell))
+        for step in row.steps:
+            if step.state not in (DONE, MISSED) and step.reason and not row.reason:
+                where.setdefault((f"{step.step} {step.state}", step.reason), []).append(cell_title(row.cell))
     lines = [f"{what}: {reason} ({'; '.join(cells)})" for (what, reason), cells in where.items()]
     lines += [
-        f"{each.kind} {each.cells[0].title} -> {each.cells[1].title}: {each.reason}"
-        for each in summary.comparisons
-        if each.verdict == "not done" and each.state != MISSED
+        f"{compared.kind} {two_cells(compared)}: {compared.reason}"
+        for compared in answer.comparisons
+        if compared.verdict == "not done" and compared.state != MISSED
     ]
     lines += [
-        f"saving {each.cells[0].title} -> {each.cells[1].title}: {each.reason}"
-        for each in summary.savings
-        if each.measured_ns is None or each.predicted_ns is None
+        f"saving {two_cells(saving)}: {saving.reason}"
+        for saving in answer.savings
+        if saving.measured_ns is None or saving.predicted_ns is None
     ]
-    aimed_at = {target.target.key for target in summary.targets}
-    for key in summary.book.show:
-        figures = [row.figures[key] for row in summary.cells if row.record.state == FINISHED]
-        if figures and key not in aimed_at and all(each.value is None for each in figures):
-            lines.append(f"figure {key}: {figures[0].reason}")
-    for target in summary.targets:
-        if target.figure.value is None and not target.figure.wrong:
-            cell = f" in {target.cell.title}" if target.cell else ""
-            lines.append(f"target {target.target.key}{cell}: {target.figure.reason}")
+    aimed_at = {target.key for target in answer.targets}
+    for key in answer.show:
+        finished = [row for row in answer.cells if row.state == FINISHED]
+        if finished and key not in aimed_at and all(row.figures[key] is None for row in finished):
+            lines.append(f"figure {key}: {finished[0].not_measured[key]}")
+    for target in answer.targets:
+        if target.found is None and not target.is_wrong:
+            lines.append(
+                f"target {target.key}{f' in {cell_title(target.cell)}' if target.cell else ''}: {target.reason}"
+            )
     return tuple(lines)
 
 
@@ -329,4 +424,4 @@ def _bare(value: object) -> str | None:
 
 def folder_line(choices: Choices) -> str:
     """Where everything lies."""
-    return f"Wrote {choices.folder}/summary.html, summary.md and summary.json; logs and profiles are next to them"
+    return f"Wrote {choices.folder}/answer.html, answer.md and answer.json; logs and profiles are next to them"

@@ -16,9 +16,11 @@ from gpuledger.present.charts.amounts import Bar, ChartColumn, Part, columns, st
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.document import AGAIN, Block, Chart, Heading, Page, Paragraph, Section, Tile, chapters
 from gpuledger.present.views.bench import figure, names_a_rank
+from gpuledger.present.views.runbook import RunbookAnswer
+from gpuledger.runbook.definition import cell_title
 from gpuledger.runbook.engine import FINISHED
 from gpuledger.runbook.figures import OPEN
-from gpuledger.runbook.summary import CellRow, RunSummary
+from gpuledger.runbook.summary import CellRow
 from gpuledger.units import share_text, time_text
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED
 
@@ -44,69 +46,77 @@ _PART_TONES: Final = {
     "idle": "idle-sync",
 }
 """Phases, and what a report without phases tells apart; what is not listed is multiplication."""
-_ENDS: Final = {0: "done", 1: "failed", 3: "missed", 130: "interrupted"}
 
 
-def runbook_page(summary: RunSummary, headings: Mapping[str, str], about: str, blocks: Sequence[Block]) -> Page:
+def runbook_page(answer: RunbookAnswer, headings: Mapping[str, str], about: str, blocks: Sequence[Block]) -> Page:
     """The page; `headings` are the names of its figures, `blocks` the tables of the text."""
-    measured = [(key, rows) for key in headings if len(rows := _measured(summary, key)) > 1]
-    pictures = [chart for key, rows in measured if (chart := _figure_chart(summary, key, headings[key], rows))]
-    charts = [*pictures[:_MOST_PICTURES], *_steps_chart(summary)]
+    measured = _compared_figures(answer)
+    pictures = [chart for key, rows in measured if (chart := _figure_chart(answer, key, headings[key], rows))]
+    charts = [*pictures[:_MOST_PICTURES], *_steps_chart(answer)]
     drawn = tuple(block for chart in charts for block in (Heading(chart.caption, 3), replace(chart, caption="")))
-    best = [(key, *extremes) for key, rows in measured if (extremes := _extremes(key, rows))]
-    finished = sum(row.record.state == FINISHED for row in summary.cells)
-    tiles = [Tile("Result", _ENDS[summary.exit_code]), Tile("Cells finished", f"{finished} of {len(summary.cells)}")]
-    judged = [row for row in summary.targets if row.verdict != OPEN]
+    best = _best_cells(answer)
+    finished = sum(row.state == FINISHED for row in answer.cells)
+    tiles = [Tile("Result", answer.verdict), Tile("Cells finished", f"{finished} of {len(answer.cells)}")]
+    judged = [row for row in answer.targets if row.verdict != OPEN]
     if judged:
         tiles.append(Tile("Targets met", f"{sum(row.verdict == PASS for row in judged)} of {len(judged)}"))
     tiles += [Tile(headings[key], _shown(key, first), _brief(first)) for key, first, _ in best[:_TILES]]
     figures = Section("figures", "Figures, cell by cell", drawn, "Figures")
     return Page(
-        f"Runbook {summary.book.name}",
-        _verdict(summary, headings, best),
+        f"Runbook {answer.runbook}",
+        answer.sentences[0],
         sections=(*([figures] if drawn else []), *chapters(blocks, "All cells"), AGAIN),
         headline=about,
         tiles=tuple(tiles),
-        opening=(Paragraph(summary.book.question, "lead"),),
+        opening=(Paragraph(answer.question, "lead"),),
     )
 
 
 _Best = tuple[str, CellRow, CellRow]
 
 
-def _verdict(summary: RunSummary, headings: Mapping[str, str], best: Sequence[_Best]) -> str:
+def _compared_figures(answer: RunbookAnswer) -> list[tuple[str, list[CellRow]]]:
+    """Figures that several cells have as an amount."""
+    return [(key, rows) for key in answer.show if len(rows := _measured(answer, key)) > 1]
+
+
+def _best_cells(answer: RunbookAnswer) -> list[_Best]:
+    return [(key, *extremes) for key, rows in _compared_figures(answer) if (extremes := _extremes(key, rows))]
+
+
+def runbook_verdict(answer: RunbookAnswer, headings: Mapping[str, str]) -> str:
     """What came of it, and which cell is best by the first figures that have a better end."""
-    counts = {word: sum(row.verdict == word for row in summary.targets) for word in (PASS, FAIL, UNDECIDED)}
+    counts = {word: sum(row.verdict == word for row in answer.targets) for word in (PASS, FAIL, UNDECIDED)}
     sentences = []
-    if summary.failures:
-        sentences.append(f"Not done: {summary.failures[0].claim}.")
+    if answer.failures:
+        sentences.append(f"Not done: {answer.failures[0]}.")
     elif counts[FAIL] or counts[UNDECIDED]:
         said = {FAIL: "missed", UNDECIDED: "undecided"}
         others = ", ".join(f"{counts[word]} {text}" for word, text in said.items() if counts[word])
         sentences.append(f"{counts[PASS]} of {sum(counts.values())} targets are met, {others}.")
     elif counts[PASS]:
         sentences.append(f"All {counts[PASS]} targets are met." if counts[PASS] > 1 else "The target is met.")
-    for key, first, last in best[:2]:
+    for key, first, last in _best_cells(answer)[:2]:
         worst = f"{_shown(key, last)} with {_brief(last)}"
         sentences.append(f"{headings[key]} is best with {_brief(first)}: {_shown(key, first)}, and {worst}.")
     if not sentences:
-        sentences.append("Every step is done." if summary.exit_code == 0 else "Not every step is done.")
+        sentences.append("Every step is done." if answer.verdict == "done" else "Not every step is done.")
     return " ".join(sentences)
 
 
-def _measured(summary: RunSummary, key: str) -> list[CellRow]:
+def _measured(answer: RunbookAnswer, key: str) -> list[CellRow]:
     """Cells that have this figure as an amount."""
     if names_a_rank(key):
         return []
-    return [row for row in summary.cells if type(row.figures[key].value) in (int, float)]
+    return [row for row in answer.cells if type(row.figures[key]) in (int, float)]
 
 
 def _shown(key: str, row: CellRow) -> str:
-    return figure(key, row.figures[key].value)
+    return figure(key, row.figures[key])
 
 
 def _brief(row: CellRow) -> str:
-    return " · ".join(value for _, value in row.cell.values) or row.cell.title
+    return " · ".join(row.cell.values()) or cell_title(row.cell)
 
 
 def _extremes(key: str, rows: Sequence[CellRow]) -> tuple[CellRow, CellRow] | None:
@@ -114,31 +124,32 @@ def _extremes(key: str, rows: Sequence[CellRow]) -> tuple[CellRow, CellRow] | No
     is_rate = key.endswith("_per_s")
     if not is_rate and not key.endswith(("_ns", "_us", "_ms", "_s")):
         return None
-    amounts = [float(row.figures[key].value or 0) for row in rows]
+    amounts = [float(row.figures[key] or 0) for row in rows]
     if max(amounts) <= min(amounts) * _ALIKE:
         return None
     ordered = [row for _, row in sorted(zip(amounts, rows, strict=True), key=itemgetter(0), reverse=is_rate)]
     return ordered[0], ordered[-1]
 
 
-def _figure_chart(summary: RunSummary, key: str, name: str, rows: Sequence[CellRow]) -> Chart | None:
+def _figure_chart(answer: RunbookAnswer, key: str, name: str, rows: Sequence[CellRow]) -> Chart | None:
     """A column for each cell; cells that differ in the last axis alone stand together, where there is another."""
-    amounts = {row.cell.values: float(row.figures[key].value or 0) for row in rows}
+    amounts = {row.folder: float(row.figures[key] or 0) for row in rows}
     low, high = min(amounts.values()), max(amounts.values())
     if len(rows) > _MOST_COLUMNS or low < 0 or high <= low * _ALIKE:
         return None
     unit = "tokens/s" if key.endswith("tokens_per_s") else ""
-    last = [value for _, axis in list(summary.book.axes.items())[-1:] for value in axis.values]
-    series = last if len(summary.book.axes) > 1 and len(last) <= len(_SERIES) else [""]
+    axes = tuple(answer.cells[0].cell)
+    last = list(dict.fromkeys(row.cell[axes[-1]] for row in answer.cells)) if axes else []
+    series = last if len(axes) > 1 and len(last) <= len(_SERIES) else [""]
     groups: dict[str, dict[str, CellRow]] = {}
     for row in rows:
-        values = [value for _, value in row.cell.values]
+        values = list(row.cell.values())
         split = (values[:-1], values[-1]) if series != [""] else (values, "")
         groups.setdefault(" · ".join(split[0]), {})[split[1]] = row
     given = [
         ChartColumn(
             group,
-            tuple(amounts[cells[each].cell.values] if each in cells else 0.0 for each in series),
+            tuple(amounts[cells[each].folder] if each in cells else 0.0 for each in series),
             tuple(_shown(key, cells[each]).removesuffix(unit).strip() if each in cells else "" for each in series),
         )
         for group, cells in groups.items()
@@ -148,17 +159,17 @@ def _figure_chart(summary: RunSummary, key: str, name: str, rows: Sequence[CellR
     return Chart(draw, caption=f"{name}, {unit}" if unit else name)
 
 
-def _steps_chart(summary: RunSummary) -> list[Chart]:
+def _steps_chart(answer: RunbookAnswer) -> list[Chart]:
     """Where the step of each cell goes, each bar a whole step."""
-    told = [row for row in summary.cells if sum(ns for _, ns in row.parts) > 0]
+    told = [row for row in answer.cells if sum(row.parts_ns.values()) > 0]
     if not told or len(told) > _MOST_COLUMNS:
         return []
     bars, legend = [], dict[str, str]()
     for row in told:
-        whole = sum(ns for _, ns in row.parts)
+        whole = sum(row.parts_ns.values())
         parts = tuple(
             Part(_PART_TONES.get(name, "compute-gemm"), ns / whole, name, time_text(round(ns)), share_text(ns / whole))
-            for name, ns in sorted(row.parts, key=lambda part: (part[0] == "idle", -part[1]))
+            for name, ns in sorted(row.parts_ns.items(), key=lambda part: (part[0] == "idle", -part[1]))
             if ns / whole > _THIN
         )
         legend = {part.tone: part.name for part in parts} | legend

@@ -15,10 +15,24 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import fields
 
 from gpuledger.analyse.diff.run_side import RunSide
-from gpuledger.present.views.answer import Answer
+from gpuledger.capture.manifest import Manifest
+from gpuledger.diagnosis.cases import DiagnosisAnswers
+from gpuledger.present.views.answer import VerbAnswer
 from gpuledger.rows import Label
 
 Schema = dict[str, Any]
+
+_BOUNDS = {
+    "ge": ["minimum"],
+    "gt": ["exclusiveMinimum"],
+    "le": ["maximum"],
+    "lt": ["exclusiveMaximum"],
+    "pattern": ["pattern"],
+    "min_length": ["minLength", "minItems"],
+    "max_length": ["maxLength", "maxItems"],
+    "description": ["description"],
+}
+"""Keys of a schema; those that are not about a value's type do not matter there."""
 
 _PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null"}
 
@@ -49,7 +63,14 @@ def _of_struct(kind: type[Struct], parts: dict[str, Schema]) -> Schema:
             "description": " ".join((inspect.getdoc(kind) or "").split()),
             "type": "object",
             "properties": tag | properties,
-            "required": [*tag, *(field.encode_name for field in fields(kind) if field.default is not UNSET)],
+            "required": [
+                *tag,
+                *(
+                    field.encode_name
+                    for field in fields(kind)
+                    if field.required or not (config.omit_defaults or field.default is UNSET)
+                ),
+            ],
             "additionalProperties": False,
         }
     return {"$ref": f"#/$defs/{kind.__name__}"}
@@ -70,14 +91,11 @@ def _described(schema: Schema, hint: Any, said: str) -> Schema:
 def _of(hint: Any, parts: dict[str, Schema]) -> Schema:  # noqa: PLR0911 - a case per kind of type
     origin, inside = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _of(inside[0], parts)
+        return _of(inside[0], parts) | _bounds(inside[1:])
     if origin in (Union, UnionType):
         of_each = [_of(part, parts) for part in inside if part is not UnsetType]
-        return (
-            of_each[0]
-            if len(of_each) == 1
-            else {"anyOf": [each for at, each in enumerate(of_each) if each not in of_each[:at]]}
-        )
+        different = [each for at, each in enumerate(of_each) if each not in of_each[:at]]
+        return {"anyOf": different} if len(different) > 1 else different[0]
     if origin is Literal:
         return {"enum": list(inside)}
     if origin in (tuple, list):
@@ -93,6 +111,17 @@ def _of(hint: Any, parts: dict[str, Schema]) -> Schema:  # noqa: PLR0911 - a cas
     if issubclass(hint, Enum):
         return {"enum": [member.value for member in hint]}
     return {"type": next(name for known, name in _PLAIN.items() if issubclass(hint, known))}
+
+
+def _bounds(said: tuple[Any, ...]) -> Schema:
+    """What a value is held to when it is read."""
+    found: Schema = {}
+    for meta in (part for part in said if isinstance(part, Meta)):
+        for bound, keys in _BOUNDS.items():
+            if (value := getattr(meta, bound)) is not None:
+                found |= dict.fromkeys(keys, value)
+        found |= meta.extra_json_schema or {}
+    return found
 
 
 def field_docs(kind: type[Struct]) -> dict[str, str]:
@@ -113,9 +142,10 @@ def answer_types() -> dict[str, type[Struct]]:
     views = import_module("gpuledger.present.views")
     for module in pkgutil.iter_modules(views.__path__, f"{views.__name__}."):
         import_module(module.name)
-    kinds: list[type[Struct]] = [Answer, RunSide]
+    kinds: list[type[Struct]] = [VerbAnswer, RunSide]
     for kind in kinds:
         kinds += kind.__subclasses__()
+    kinds += [DiagnosisAnswers, Manifest]
     tags = ((str(kind.__struct_config__.tag), kind) for kind in kinds if kind.__struct_config__.tag)
     return {
         tag.removeprefix("gpuledger.").partition("/")[0]: kind for tag, kind in tags if tag.startswith("gpuledger.")

@@ -1,63 +1,147 @@
 """How long an operation takes, and how far that can be trusted; of two timed in turns, how they differ.
 
-JSON is the document gpuledger.time/1, or gpuledger.timepair/1. A spreadsheet has a row per operation.
+A spreadsheet has a row per operation.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec.structs import replace
+
+from gpuledger.json_types import builtins
 from gpuledger.messages import joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet, Unit
+from gpuledger.present.views.answer import VerbAnswer
+from gpuledger.system.nvml import GpuReadings, SampledRange
 from gpuledger.units import count_text, precise_time_text
 from gpuledger.verdicts import PASS, UNDECIDED
 
 if TYPE_CHECKING:
-    from gpuledger.system.nvml import GpuReadings, SampledRange
     from gpuledger.timing.timer import TimedPair, Timing
 
 
-def timing_document(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> doc.Document:
-    """The time of one call; JSON is the document gpuledger.time/1."""
-    sheet, notes = (
-        _sheet(timing, gpu),
-        (*_settling_remarks(timing), *launch_remarks(timing), *gpu_remarks(gpu, unwatched)),
-    )
-    marked = tuple(say("note: {note}", note=note) for note in notes)
-    return doc.Document(
-        blocks=lambda: (
-            doc.Opening(name, visible(_headline(timing))),
-            doc.Conclusion(_verdict(timing)),
-            doc.Only(doc.Medium.TEXT, (doc.SheetBlock(sheet), *((doc.Remarks(marked, 6),) if notes else ()))),
-            doc.Only(
-                doc.Medium.MARKDOWN,
-                (doc.SheetBlock(sheet, doc.SheetTitle.NAMED), *((doc.Remarks(notes),) if notes else ())),
-            ),
-        ),
-        data=doc.json_by("timing.timing_json", name, timing, gpu, unwatched),
-        sheets=lambda: (_figures_sheet([_figures(name, timing, gpu)]),),
-        remarks=marked,
-    )
+class TimeAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.time/1"):
+    """How long one call of an operation takes, and how far that can be trusted.
+
+    A sample is the average over a batch of calls, so times have decimals. Shares are 0 to 1.
+    """
+
+    operation: str
+    """MODULE:FUNCTION as it was given."""
+    device: Literal["cuda", "cpu"]
+    """Whose clock was used."""
+    device_name: str
+    graph: bool
+    """Whether the operation ran as a CUDA graph; otherwise the time holds what the host takes to launch."""
+    why_eager: str | None
+    """Why it could not be a graph; null if it is one, or was not to be."""
+    cold: bool
+    """Whether a write larger than the L2 cache came before each call."""
+    median_ns: float
+    interval_ns: tuple[float, float] | None
+    """Of the median, with 95 % confidence; null for fewer than 6 samples."""
+    p10_ns: float
+    p90_ns: float
+    min_ns: float
+    max_ns: float
+    settled: bool
+    """Whether the interval is within target_share of the median, and the halves of the samples differ by no more."""
+    target_share: float
+    reached_share: float | None
+    """How far the interval reaches from the median, relative to it."""
+    drift_share: float
+    """The median of the second half of the samples against that of the first: 0.02 is 2 % slower."""
+    samples: int
+    batch: int
+    """Calls in a sample."""
+    calls: int
+    warmup_calls: int
+    seconds: float
+    """How long measuring took, without the warm-up."""
+    samples_ns: tuple[float, ...]
+    """One call, sample by sample, in the order in which they were taken."""
+    gpu: GpuReadings | None
+    gpu_not_watched: str | None
+    """Why there is no gpu, where one was used."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What makes the time less certain than it seems."""
+        found = (*_settling_remarks(self), *launch_remarks(self), *gpu_remarks(self))
+        return tuple(say("note: {note}", note=note) for note in found)
+
+    def blocks(self) -> Iterator[doc.Block]:
+        how = {(True, True): "CUDA graph", (True, False): say("eager")}.get((self.device == "cuda", self.graph), "")
+        about = joined(" · ", [part for part in (self.device_name, how, caches_text(self)) if part])
+        yield doc.Opening(self.operation, visible(about))
+        yield doc.Conclusion(self.sentences[0])
+        yield from _in_each_medium(_sheet(self), self.sentences[1:])
+
+    def document(self) -> doc.Document:
+        sheets = (_figures_sheet([_figures(self)]),)
+        return replace(super().document(), sheets=lambda: sheets, remarks=self.sentences[1:], page=None)
 
 
-def _figures(name: str, timing: Timing, gpu: GpuReadings | None) -> dict[str, Any]:
+def time_answer(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: str) -> TimeAnswer:
+    """The time of one operation, with every sample, so that two can be compared later."""
+    spread = timing.spread
+    answer = TimeAnswer(
+        operation=name,
+        device="cuda" if timing.device == "cuda" else "cpu",
+        device_name=timing.device_name,
+        graph=timing.is_graph,
+        why_eager=timing.why_eager or None,
+        cold=timing.is_cold,
+        median_ns=round(spread.median_ns, 3),
+        interval_ns=_rounded(spread.interval_ns),
+        p10_ns=round(spread.p10_ns, 3),
+        p90_ns=round(spread.p90_ns, 3),
+        min_ns=round(spread.least_ns, 3),
+        max_ns=round(spread.most_ns, 3),
+        settled=timing.is_settled,
+        target_share=timing.target_share,
+        reached_share=spread.off_share,
+        drift_share=spread.drift_share,
+        samples=spread.samples,
+        batch=timing.batch,
+        calls=timing.calls,
+        warmup_calls=timing.warmup_calls,
+        seconds=timing.seconds,
+        samples_ns=tuple(round(sample, 3) for sample in timing.samples_ns),
+        gpu=gpu,
+        gpu_not_watched=unwatched or None,
+    )
+    return replace(answer, sentences=(_verdict(answer), *answer.notes))
+
+
+def _rounded(ends: tuple[float, float] | None) -> tuple[float, float] | None:
+    return ends and (round(ends[0], 3), round(ends[1], 3))
+
+
+def _in_each_medium(sheet: Sheet, notes: tuple[str, ...]) -> Iterator[doc.Block]:
+    """The table; Markdown has its name over it."""
+    closing = (doc.Remarks(notes, 6),) if notes else ()
+    yield doc.Only(doc.Medium.TEXT, (doc.SheetBlock(sheet), *closing))
+    yield doc.Only(doc.Medium.MARKDOWN, (doc.SheetBlock(sheet, doc.SheetTitle.NAMED), *closing))
+
+
+def _figures(answer: TimeAnswer) -> dict[str, Any]:
     """One row, so that the rows of several operations make a table."""
-    from gpuledger.json_types import builtins
-
-    document = builtins(doc.json_by("timing.timing_json", name, timing, gpu, "")())
-    apart = ("schema", "interval_ns", "samples_ns", "gpu", "gpu_not_watched")
-    low, high = document["interval_ns"] or (None, None)
-    seen = {key: None if gpu is None else getattr(gpu, key) for key in ("sm_mhz", "memory_mhz", "power_mw")}
+    document, gpu = builtins(answer), answer.gpu
+    apart = ("schema", "sentences", "interval_ns", "samples_ns", "gpu", "gpu_not_watched")
+    low, high = answer.interval_ns or (None, None)
+    seen = {key: gpu and getattr(gpu, key) for key in ("sm_mhz", "memory_mhz", "power_mw")}
     return {
         **{key: value for key, value in document.items() if key not in apart},
         "interval_low_ns": low,
         "interval_high_ns": high,
         **{key: sampled and sampled.median for key, sampled in seen.items()},
-        "throttled": gpu and gpu.is_throttled,
+        "throttled": gpu and gpu.throttled,
     }
 
 
@@ -71,35 +155,34 @@ def _figures_sheet(rows: Sequence[Mapping[str, Any]]) -> Sheet:
     return Sheet.of("time", "One call", columns, cells)
 
 
-def _sheet(timing: Timing, gpu: GpuReadings | None) -> Sheet:
+def _sheet(answer: TimeAnswer) -> Sheet:
     """One line per quantity."""
-    median, *others = sample_rows(timing)
+    median, *others = sample_rows(answer)
     columns = (
         Column("what", say("What"), Unit.TEXT, lambda row: row[0]),
         Column("value", say("Value"), Unit.TEXT, lambda row: row[1]),
     )
-    rows = (median, (say("95 % interval"), _interval(timing)), *others, *gpu_rows(gpu))
+    rows = (median, (say("95 % interval"), _interval(answer)), *others, *gpu_rows(answer.gpu))
     return Sheet.of("time", say("One call"), columns, rows)
 
 
-def sample_rows(timing: Timing) -> list[tuple[str, str]]:
+def sample_rows(answer: TimeAnswer) -> list[tuple[str, str]]:
     """What the samples say, and how many they are."""
-    spread = timing.spread
-    calls: str = count_text(timing.calls)
-    if timing.batch != 1:
+    calls: str = count_text(answer.calls)
+    if answer.batch != 1:
         calls = say(
             "{calls} in {samples} samples of {batch}",
             calls=calls,
-            samples=count_text(spread.samples),
-            batch=count_text(timing.batch),
+            samples=count_text(answer.samples),
+            batch=count_text(answer.batch),
         )
-    p10, p90, least, most = map(precise_time_text, (spread.p10_ns, spread.p90_ns, spread.least_ns, spread.most_ns))
+    p10, p90, least, most = map(precise_time_text, (answer.p10_ns, answer.p90_ns, answer.min_ns, answer.max_ns))
     return [
-        (say("median"), precise_time_text(spread.median_ns)),
+        (say("median"), precise_time_text(answer.median_ns)),
         (say("p10 to p90"), say("{start} to {end}", start=p10, end=p90)),
         (say("min, max"), f"{least}, {most}"),
-        (say("calls{per}", per=""), joined(say(", "), (calls, precise_time_text(timing.seconds * 1e9)))),
-        (say("warm-up"), say("{count} calls", count=count_text(timing.warmup_calls))),
+        (say("calls{per}", per=""), joined(say(", "), (calls, precise_time_text(answer.seconds * 1e9)))),
+        (say("warm-up"), say("{count} calls", count=count_text(answer.warmup_calls))),
     ]
 
 
@@ -118,16 +201,16 @@ def gpu_rows(gpu: GpuReadings | None) -> list[tuple[str, str]]:
     ]
 
 
-def _settling_remarks(timing: Timing) -> list[str]:
+def _settling_remarks(answer: TimeAnswer) -> list[str]:
     """What makes the time less certain than it seems."""
     lines = list[str]()
-    drift = timing.spread.drift_share
-    if not timing.is_settled:
-        took, reached = precise_time_text(timing.seconds * 1e9), _reached(timing)
+    drift = answer.drift_share
+    if not answer.settled:
+        took, reached = precise_time_text(answer.seconds * 1e9), _reached(answer)
         lines.append(
             say("did not converge within {time}: {reached}; --seconds gives it longer.", time=took, reached=reached)
         )
-    if abs(drift) > timing.target_share:
+    if abs(drift) > answer.target_share:
         share = f"{100 * abs(drift):.1f} %"
         slower = say(
             "the second half of the samples is {share} slower than the first: something changed, such as "
@@ -143,19 +226,19 @@ def _settling_remarks(timing: Timing) -> list[str]:
     return lines
 
 
-def launch_remarks(timing: Timing) -> list[str]:
+def launch_remarks(answer: TimeAnswer) -> list[str]:
     """What else is in the time."""
-    if timing.why_eager:
-        why = timing.why_eager.rstrip(".")
+    if answer.why_eager:
+        why = answer.why_eager.rstrip(".")
         return [say("not as a CUDA graph: {why}. The time includes launch overhead.", why=why)]
-    if timing.device == "cuda" and not timing.is_graph:
+    if answer.device == "cuda" and not answer.graph:
         return [say("not as a CUDA graph, as requested: the time includes launch overhead.")]
     return []
 
 
-def gpu_remarks(gpu: GpuReadings | None, unwatched: str) -> list[str]:
+def gpu_remarks(answer: TimeAnswer) -> list[str]:
     """What held the GPU back, or that it is not known."""
-    held = [] if gpu is None else gpu.limits
+    held = () if answer.gpu is None else answer.gpu.limits
     lines: list[str] = [
         say(
             "clocks were throttled by {what} in {share} of the checks.",
@@ -164,60 +247,55 @@ def gpu_remarks(gpu: GpuReadings | None, unwatched: str) -> list[str]:
         )
         for limit in held
     ]
-    return [*lines, say("clocks, power and throttling are unknown: {why}.", why=unwatched)] if unwatched else lines
+    if answer.gpu_not_watched:
+        lines.append(say("clocks, power and throttling are unknown: {why}.", why=answer.gpu_not_watched))
+    return lines
 
 
-def _headline(timing: Timing) -> str:
-    how = {(True, True): "CUDA graph", (True, False): say("eager")}.get((timing.device == "cuda", timing.is_graph), "")
-    return joined(" · ", [part for part in (timing.device_name, how, caches_text(timing)) if part])
-
-
-def caches_text(timing: Timing) -> str:
+def caches_text(answer: TimeAnswer) -> str:
     """Whether the operation finds its inputs in the caches."""
-    return say("cold caches") if timing.is_cold else say("warm caches")
+    return say("cold caches") if answer.cold else say("warm caches")
 
 
-def _verdict(timing: Timing) -> str:
-    time = precise_time_text(timing.spread.median_ns)
-    if timing.spread.interval_ns is None:
+def _verdict(answer: TimeAnswer) -> str:
+    time = precise_time_text(answer.median_ns)
+    if answer.interval_ns is None:
         return say(
             "One call takes {time}, with no interval: {samples} samples are too few.",
             time=time,
-            samples=timing.spread.samples,
+            samples=answer.samples,
         )
-    off = percent_text(timing.spread.off_share or 0.0)
-    if timing.is_settled:
+    off = percent_text(answer.reached_share or 0.0)
+    if answer.settled:
         return say("One call takes {time}, give or take {share}.", time=time, share=off)
     return say("One call takes {time}, give or take {share}, not converged.", time=time, share=off)
 
 
-def _interval(timing: Timing) -> str:
-    found = timing.spread.interval_ns
-    asked = percent_text(timing.target_share)
+def _interval(answer: TimeAnswer) -> str:
+    found = answer.interval_ns
+    asked = percent_text(answer.target_share)
     if found is None:
-        return say(
-            "none: {samples} samples are too few (asked for {asked})", samples=timing.spread.samples, asked=asked
-        )
+        return say("none: {samples} samples are too few (asked for {asked})", samples=answer.samples, asked=asked)
     low, high = map(precise_time_text, found)
     return say(
         "{low} to {high} ({share}, asked for {asked})",
         low=low,
         high=high,
-        share=percent_text(timing.spread.off_share or 0.0),
+        share=percent_text(answer.reached_share or 0.0),
         asked=asked,
     )
 
 
-def _reached(timing: Timing) -> str:
-    off = timing.spread.off_share
-    asked = percent_text(timing.target_share)
+def _reached(answer: TimeAnswer) -> str:
+    off = answer.reached_share
+    asked = percent_text(answer.target_share)
     if off is None:
-        return say("{samples} samples are too few for an interval", samples=timing.spread.samples)
+        return say("{samples} samples are too few for an interval", samples=answer.samples)
     return say("the interval is within {share} of the median, asked for {asked}", share=percent_text(off), asked=asked)
 
 
 def _throttling(gpu: GpuReadings) -> str:
-    if not gpu.is_throttled:
+    if not gpu.throttled:
         return say("no")
     what = ", ".join(limit.what for limit in gpu.limits if limit.is_throttling)
     return say("yes: {what}", what=what)
@@ -227,7 +305,7 @@ def _range(seen: SampledRange | None, divisor: int, unit: str, beside: str = "")
     """Median, and the rest where it differs."""
     if seen is None:
         return say("not reported by this GPU")
-    least, middle, most = (f"{each / divisor:.0f}" for each in (seen.least, seen.median, seen.most))
+    least, middle, most = (f"{each / divisor:.0f}" for each in (seen.min, seen.median, seen.max))
     ends = say("{start} to {end}", start=least, end=most) if least != most else ""
     details = joined(say(", "), [part for part in (ends, beside) if part])
     figure = f"{middle} {unit}"
@@ -239,76 +317,115 @@ def percent_text(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
-def timing_pair_document(
+class TimedPairAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.timepair/1"):
+    """Two operations timed in turns, and how the second differs from the first, round by round.
+
+    Shares are of the first's median.
+    """
+
+    verdict: Literal["same", "slower", "faster", "unknown"]
+    """What the second is: the same if the whole interval is within target_share of no difference; unknown where the
+    interval does not say."""
+    decision: Literal["PASS", "FAIL", "UNDECIDED"]
+    """Whether they are the same to within target_share; UNDECIDED where the interval holds it."""
+    deciding_seconds: float | None
+    """The --seconds that would decide; null if decided."""
+    difference_ns: float
+    """The median over the rounds of what the second takes more."""
+    difference_share: float
+    interval_ns: tuple[float, float] | None
+    """Of the difference, with 95 % confidence; null for fewer than 6 rounds."""
+    interval_share: tuple[float, float] | None
+    settled: bool
+    """Whether the difference is known to target_share."""
+    reached_share: float | None
+    """How far the interval reaches from the difference."""
+    target_share: float
+    rounds: int
+    first: TimeAnswer
+    second: TimeAnswer
+
+    def blocks(self) -> Iterator[doc.Block]:
+        about = joined(" · ", (self.first.device_name, caches_text(self.first), say("in turns")))
+        yield doc.Opening(f"{self.first.operation}, {self.second.operation}", visible(about))
+        yield doc.Conclusion(self.sentences[0])
+        yield from _in_each_medium(_pair_sheet(self), self.sentences[1:])
+
+    def document(self) -> doc.Document:
+        sheets = (_pair_rows(self),)
+        return replace(super().document(), sheets=lambda: sheets, remarks=self.sentences[1:], page=None)
+
+
+def timed_pair_answer(
     names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwatched: str
-) -> doc.Document:
-    """The difference first, then both side by side."""
-    sheet = _pair_sheet(names, pair, gpu)
-    notes = tuple(say("note: {note}", note=note) for note in _pair_notes(names, pair, gpu, unwatched))
-    closing = (doc.Remarks(notes, 6),) if notes else ()
-    return doc.Document(
-        blocks=lambda: (
-            doc.Opening(
-                f"{names[0]}, {names[1]}",
-                visible(joined(" · ", (pair.first.device_name, caches_text(pair.first), say("in turns")))),
-            ),
-            doc.Conclusion(_pair_verdict(names, pair)),
-            doc.Only(doc.Medium.TEXT, (doc.SheetBlock(sheet), *closing)),
-            doc.Only(doc.Medium.MARKDOWN, (doc.SheetBlock(sheet, doc.SheetTitle.NAMED), *closing)),
-        ),
-        data=doc.json_by("timing.timing_pair_json", names, pair, gpu, unwatched),
-        sheets=lambda: (_pair_rows(names, pair, gpu),),
-        remarks=notes,
-    )
-
-
-def _pair_verdict(names: tuple[str, str], pair: TimedPair) -> str:
+) -> TimedPairAnswer:
+    """The difference of two operations, and the time of each."""
     spread, target = pair.spread, pair.first.target_share
-    if spread.interval_share is None:
-        return say("{rounds} rounds are too few to compare them.", rounds=spread.first.samples)
-    low, high = spread.interval_share
-    share, ends = percent_text(abs(spread.difference_share)), (f"{100 * low:+.2f} %", f"{100 * high:+.2f} %")
+    answer = TimedPairAnswer(
+        verdict=spread.verdict(target),
+        decision=pair.decision,
+        deciding_seconds=None if pair.deciding_seconds is None else round(pair.deciding_seconds, 3),
+        difference_ns=round(spread.difference_ns, 3),
+        difference_share=spread.difference_share,
+        interval_ns=_rounded(spread.interval_ns),
+        interval_share=spread.interval_share,
+        settled=pair.is_settled,
+        reached_share=spread.off_share,
+        target_share=target,
+        rounds=spread.first.samples,
+        first=time_answer(names[0], pair.first, gpu, unwatched),
+        second=time_answer(names[1], pair.second, gpu, unwatched),
+    )
+    notes = (say("note: {note}", note=note) for note in _pair_notes(answer))
+    return replace(answer, sentences=(_pair_verdict(answer), *notes))
+
+
+def _pair_verdict(pair: TimedPairAnswer) -> str:
+    if pair.interval_share is None:
+        return say("{rounds} rounds are too few to compare them.", rounds=pair.rounds)
+    low, high = pair.interval_share
+    share, ends = percent_text(abs(pair.difference_share)), (f"{100 * low:+.2f} %", f"{100 * high:+.2f} %")
     interval = say("95 % interval {interval}", interval=say("{start} to {end}", start=ends[0], end=ends[1]))
-    parts = {"second": names[1], "share": share, "first": names[0], "interval": interval}
+    parts = {"second": pair.second.operation, "share": share, "first": pair.first.operation, "interval": interval}
     said = (
         say("{second} takes {share} more time than {first} ({interval})", **parts)
-        if spread.difference_ns >= 0
+        if pair.difference_ns >= 0
         else say("{second} takes {share} less time than {first} ({interval})", **parts)
     )
     if pair.decision == PASS:
-        said = say("{difference}: the same to within {share}", difference=said, share=percent_text(target))
+        said = say("{difference}: the same to within {share}", difference=said, share=percent_text(pair.target_share))
     elif pair.decision == UNDECIDED:
         said = say(
             "UNDECIDED: {difference}: not enough to tell whether they differ by more than {share}",
             difference=said,
-            share=percent_text(target),
+            share=percent_text(pair.target_share),
         )
         if pair.deciding_seconds is not None:
             seconds = f"{pair.deciding_seconds:.3g}"
             said = say("{told}; --seconds={seconds} would, if nothing else changes", told=said, seconds=seconds)
-    return say("{told}.", told=said) if pair.is_settled else say("{told}, not converged.", told=said)
+    return say("{told}.", told=said) if pair.settled else say("{told}, not converged.", told=said)
 
 
-def _pair_sheet(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None) -> Sheet:
+def _pair_sheet(pair: TimedPairAnswer) -> Sheet:
     """One line per quantity; what the GPU did is the same for both."""
     both = zip(sample_rows(pair.first), sample_rows(pair.second), strict=True)
     rows: list[tuple[str, str, str]] = [(what, one, other) for (what, one), (_, other) in both]
     if pair.first.device == "cuda":
-        first, second = ("CUDA graph" if side.is_graph else say("eager") for side in (pair.first, pair.second))
+        first, second = ("CUDA graph" if side.graph else say("eager") for side in (pair.first, pair.second))
         rows.append((say("run as"), first, second))
-    rows += [(what, value, "") for what, value in gpu_rows(gpu)]
+    rows += [(what, value, "") for what, value in gpu_rows(pair.first.gpu)]
     columns = (
         Column("what", say("What"), Unit.TEXT, lambda row: row[0]),
-        Column("first", names[0], Unit.TEXT, lambda row: row[1]),
-        Column("second", names[1], Unit.TEXT, lambda row: row[2]),
+        Column("first", pair.first.operation, Unit.TEXT, lambda row: row[1]),
+        Column("second", pair.second.operation, Unit.TEXT, lambda row: row[2]),
     )
     return Sheet.of("timepair", say("One call of each"), columns, rows)
 
 
-def _pair_notes(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None, unwatched: str) -> list[str]:
+def _pair_notes(pair: TimedPairAnswer) -> list[str]:
     notes = list[str]()
-    if not pair.is_settled:
-        off, target = pair.spread.off_share, percent_text(pair.first.target_share)
+    if not pair.settled:
+        off, target = pair.reached_share, percent_text(pair.target_share)
         reached = (
             say("too few rounds") if off is None else say("the difference is known to {share}", share=percent_text(off))
         )
@@ -321,8 +438,8 @@ def _pair_notes(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None
                 asked=target,
             )
         )
-    if pair.first.is_graph != pair.second.is_graph:
-        graph, eager = names if pair.first.is_graph else reversed(names)
+    if pair.first.graph != pair.second.graph:
+        graph, eager = (side.operation for side in sorted((pair.first, pair.second), key=lambda side: not side.graph))
         notes.append(
             say(
                 "{graph} runs as a CUDA graph and {eager} does not: only one of them includes host time.",
@@ -330,20 +447,19 @@ def _pair_notes(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None
                 eager=eager,
             )
         )
-    for name, timing in zip(names, (pair.first, pair.second), strict=True):
-        notes += [say("{which}: {what}", which=name, what=note) for note in launch_remarks(timing)]
-    return [*notes, *gpu_remarks(gpu, unwatched)]
+    for side in (pair.first, pair.second):
+        notes += [say("{which}: {what}", which=side.operation, what=note) for note in launch_remarks(side)]
+    return [*notes, *gpu_remarks(pair.first)]
 
 
-def _pair_rows(names: tuple[str, str], pair: TimedPair, gpu: GpuReadings | None) -> Sheet:
+def _pair_rows(pair: TimedPairAnswer) -> Sheet:
     """A row for each, the difference beside the second."""
-    low, high = pair.spread.interval_ns or (None, None)
+    low, high = pair.interval_ns or (None, None)
     empty = dict.fromkeys(("difference_ns", "difference_low_ns", "difference_high_ns", "difference_share"))
     difference = {
-        "difference_ns": round(pair.spread.difference_ns, 3),
-        "difference_low_ns": None if low is None else round(low, 3),
-        "difference_high_ns": None if high is None else round(high, 3),
-        "difference_share": round(pair.spread.difference_share, 6),
+        "difference_ns": pair.difference_ns,
+        "difference_low_ns": low,
+        "difference_high_ns": high,
+        "difference_share": pair.difference_share,
     }
-    first, second = (_figures(name, timing, gpu) for name, timing in zip(names, (pair.first, pair.second), strict=True))
-    return _figures_sheet([first | empty, second | difference])
+    return _figures_sheet([_figures(pair.first) | empty, _figures(pair.second) | difference])

@@ -33,7 +33,7 @@ from gpuledger.trace.model import Note
 from gpuledger.units import share_text, time_text
 
 
-class ChangeRow(Row, frozen=True):
+class WhatIfRow(Row, frozen=True):
     """A change alone. Times are per step; of the whole window, or of the program's ranges, where there are no steps."""
 
     change: Annotated[str, Label(say("If"))]
@@ -69,7 +69,7 @@ class NextChangeRow(Row, frozen=True):
     speed_up: Annotated[float | None, Label(say("Speed-up"), Unit.RATIO)]
 
 
-class PartRow(Row, frozen=True):
+class SplitRow(Row, frozen=True):
     """A kind of time, or a part of the critical path, before and after; they sum to the step."""
 
     part: Annotated[str, Label(say("Part"))]
@@ -123,10 +123,10 @@ class WhatIfAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.whatif/1"):
     plain_low_ns: int | None = None
     plain_high_ns: int | None = None
     refused: tuple[Refusal, ...] = ()
-    changes: Annotated[tuple[ChangeRow, ...], Label(say("What if"))] = ()
+    changes: Annotated[tuple[WhatIfRow, ...], Label(say("What if"))] = ()
     in_order: Annotated[tuple[NextChangeRow, ...], Label(say("One after the other, in the order given"))] = ()
-    parts: Annotated[tuple[PartRow, ...], Label(say("Before and after, by kind of time"))] = ()
-    path_change: Annotated[tuple[PartRow, ...], Label(say("The critical path, before and after"))] = ()
+    parts: Annotated[tuple[SplitRow, ...], Label(say("Before and after, by kind of time"))] = ()
+    path_change: Annotated[tuple[SplitRow, ...], Label(say("The critical path, before and after"))] = ()
     left: Annotated[tuple[LeftRow, ...], Label(say("Left to fix afterwards, each alone"))] = ()
     path: Annotated[tuple[PathPartRow, ...], Label(say("The critical path"))] = ()
     path_operations: Annotated[
@@ -249,11 +249,15 @@ def tables_answer(name: str, faster: Sequence[FasterPart], health: Sequence[Note
     return WhatIfAnswer(
         profile=name,
         zero_ns=0,
-        sentences=note_sentences(health),
+        sentences=(
+            *(_becomes(part.change, time_text(part.whole_ns), part.whole_ns, part.new_whole_ns) for part in faster),
+            *(say("{change}: {assumption}", change=part.change, assumption=part.assumption) for part in faster),
+            *note_sentences(health),
+        ),
         health=health_rows(health),
         has_steps=False,
         changes=tuple(
-            ChangeRow(
+            WhatIfRow(
                 change=part.change,
                 now_ns=part.whole_ns,
                 then_ns=part.new_whole_ns,
@@ -270,10 +274,10 @@ def tables_answer(name: str, faster: Sequence[FasterPart], health: Sequence[Note
     )
 
 
-def _alone(replayed: ReplayedChanges, effect: Effect) -> ChangeRow:
+def _alone(replayed: ReplayedChanges, effect: Effect) -> WhatIfRow:
     step_ns, change = replayed.step_ns, effect.change
     now_ns, then_ns = step_ns(replayed.now.steady_ns), step_ns(effect.then.steady_ns)
-    return ChangeRow(
+    return WhatIfRow(
         change.words,
         now_ns,
         then_ns,
@@ -310,13 +314,13 @@ def _in_order(replayed: ReplayedChanges) -> Iterator[NextChangeRow]:
         yield NextChangeRow(effect.change.words, saving, share(saving, step), then_ns, _ratio(replayed.now, then))
 
 
-def _part(replayed: ReplayedChanges, words: str, now_ns: int, then_ns: int) -> PartRow:
+def _part(replayed: ReplayedChanges, words: str, now_ns: int, then_ns: int) -> SplitRow:
     step_ns = replayed.step_ns
     now_share, then_share = share(now_ns, replayed.now.steady_ns), share(then_ns, replayed.then.steady_ns)
-    return PartRow(words, step_ns(now_ns), now_share, step_ns(then_ns), then_share)
+    return SplitRow(words, step_ns(now_ns), now_share, step_ns(then_ns), then_share)
 
 
-def _parts(replayed: ReplayedChanges) -> Iterator[PartRow]:
+def _parts(replayed: ReplayedChanges) -> Iterator[SplitRow]:
     now, then = replayed.now, replayed.then
     for words, now_ns, then_ns in (
         (say("compute"), now.compute_ns, then.compute_ns),
@@ -328,7 +332,7 @@ def _parts(replayed: ReplayedChanges) -> Iterator[PartRow]:
             yield _part(replayed, words, now_ns, then_ns)
 
 
-def _path_change(replayed: ReplayedChanges) -> Iterator[PartRow]:
+def _path_change(replayed: ReplayedChanges) -> Iterator[SplitRow]:
     """What the critical path consists of, the most first; small lines together."""
     now, then = replayed.chain_now, replayed.chain_then
     least = {WORTH_TELLING * replayed.now.steady_ns: now, WORTH_TELLING * replayed.then.steady_ns: then}
@@ -344,18 +348,20 @@ def _conclusion(replayed: ReplayedChanges) -> Message:
     """The new step, in a sentence."""
     what = replayed.alone[0].change.words if len(replayed.alone) == 1 else capitalised(say("all together"))
     step, new = (replayed.step_ns(stretch.steady_ns) for stretch in (replayed.now, replayed.then))
-    if new > step:
-        return say("{what}: {whole} becomes {new}.", what=what, whole=_whole_text(replayed, step), new=time_text(new))
-    saves, of_step = time_text(step - new), share_text((step - new) / step if step else 0.0)
-    told = say("saves {saves} ({share})", saves=saves, share=of_step)
-    if any(effect.change.is_bound for effect in replayed.alone):
-        told = say("saves at most {saves} ({share})", saves=saves, share=of_step)
+    is_bound = any(effect.change.is_bound for effect in replayed.alone)
+    return _becomes(what, _whole_text(replayed, step), step, new, is_bound=is_bound)
+
+
+def _becomes(what: str, whole: str, now_ns: int, then_ns: int, *, is_bound: bool = False) -> Message:
+    """The new time, and what that saves, if it does; `whole` is the time now in words."""
+    if then_ns > now_ns:
+        return say("{what}: {whole} becomes {new}.", what=what, whole=whole, new=time_text(then_ns))
+    saves, of_now = time_text(now_ns - then_ns), share_text((now_ns - then_ns) / now_ns if now_ns else 0.0)
+    told = say("saves {saves} ({share})", saves=saves, share=of_now)
+    if is_bound:
+        told = say("saves at most {saves} ({share})", saves=saves, share=of_now)
     return say(
-        "{what}: {whole} becomes {new}, which {told}.",
-        what=what,
-        whole=_whole_text(replayed, step),
-        new=time_text(new),
-        told=told,
+        "{what}: {whole} becomes {new}, which {told}.", what=what, whole=whole, new=time_text(then_ns), told=told
     )
 
 
