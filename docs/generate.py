@@ -26,6 +26,7 @@ from gpuledger.diagnosis.cases import DiagnosisCase, MeasuredSaving, diagnosis_b
 from gpuledger.json_types import Json
 from gpuledger.present.sheet import Digits
 from gpuledger.present.views.nvidia import nvidia_table
+from gpuledger.present.views.schema import answer_schema, answer_types
 from gpuledger.sql.tables import TABLES
 from gpuledger.trace.tables import Table
 from gpuledger.verbs import VERBS
@@ -78,12 +79,12 @@ def verb_page(verb: str) -> str:
     """One verb."""
     command = verb_named(verb)
     document = {"run": "runbook"}.get(verb, verb)
-    own = (Path(__file__).parent / "schemas" / f"gpuledger.{document}-1.json").exists()
-    file = f"gpuledger.{document}-1.json" if own else "gpuledger.tables-1.json"
+    file = f"gpuledger.{document}-1.json"
+    own = (SCHEMAS / file).exists() or document in answer_types()
     schema = f"JSON output is the document [gpuledger.{document}/1](../schemas/{file}).\n"
     if verb == "capture":
         schema = "Beside each profile lies the document `gpuledger.capture/1`.\n"
-    has_schema = own or any(parameter.name == "format_" for parameter in command.params)
+    has_schema = own
     helps = [help_of(command, f"gpuledger {verb}")]
     if isinstance(command, click.Group):
         inside = [
@@ -218,6 +219,12 @@ def schemas() -> dict[str, str]:
     return dict(_schema(kind) for kind in documents)
 
 
+def answer_schemas() -> dict[str, str]:
+    """The JSON schema of every answer, by its file name."""
+    kinds = answer_types().items()
+    return {f"gpuledger.{name}-1.json": json.dumps(answer_schema(kind), indent=1) + "\n" for name, kind in kinds}
+
+
 def _schema(kind: type[Json]) -> tuple[str, str]:
     """msgspec's schema of a type, under the document's name; a type without keys stands for any of its subclasses."""
     _, parts = msgspec.json.schema_components([kind])
@@ -261,7 +268,7 @@ def _every_kind(kind: type[Json]) -> list[type[Json]]:
 
 if __name__ == "__main__":
     BUILT.mkdir(parents=True, exist_ok=True)
-    for name, text in {**pages(), **schemas()}.items():
+    for name, text in {**pages(), **schemas(), **answer_schemas()}.items():
         (BUILT / name).write_text(text)
     for name, text in schemas().items():
         (SCHEMAS / name).write_text(text)

@@ -103,8 +103,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def reference() -> dict[str, str]:
     """The pages that are made from the code."""
-    made: dict[str, str] = runpy.run_path(str(ROOT / "docs" / "generate.py"), run_name="generate")["pages"]()
-    return {f"reference/{name}": text for name, text in made.items()}
+    made = runpy.run_path(str(ROOT / "docs" / "generate.py"), run_name="generate")
+    return {
+        **{f"reference/{name}": text for name, text in made["pages"]().items()},
+        **{f"schemas/{name}": text for name, text in made["answer_schemas"]().items()},
+    }
 
 
 def pages() -> dict[str, str]:
