@@ -203,5 +203,3 @@ def test_every_document_has_its_schema_and_every_schema_its_document() -> None:
     schemas = {path.stem.removesuffix("-1") for path in (DOCS / "schemas").glob("*.json")}
     typed = {f"gpuledger.{name}" for name in answer_types()}
     assert schemas == _documents() - WITHOUT_SCHEMA.keys() - typed
-    index = (DOCS / "README.md").read_text()
-    assert [name for name in sorted(schemas) if f"(schemas/{name}-1.json)" not in index] == []
