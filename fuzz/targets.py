@@ -25,9 +25,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import mutations
+from gpuledger.answers.memory_snapshot import snapshot_answer
 from mutations import Change, as_bytes, sometimes
 
-from gpuledger.answers.memory_snapshot import snapshot_answer
 from gpuledger.catalog.kernel_families import family
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError

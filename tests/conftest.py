@@ -15,7 +15,7 @@ from hypothesis import settings
 
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.measured import KernelReport
-from support.case_runner import CaseFile
+from support.cases.case_runner import CaseFile
 from support.command import CAPTURES, ROOT
 from support.ncu_answers import asked_once
 from support.page_browser import Browser, chromium

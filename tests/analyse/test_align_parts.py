@@ -17,7 +17,7 @@ from gpuledger.analyse.align.side_by_side import CHECKS, TIERS, WARN, KnownDiffe
 from gpuledger.analyse.align.sides_from import mock_forwards, model_forwards
 from gpuledger.catalog.kernel_names import likeness
 from gpuledger.errors import GpuledgerError, NothingRecorded
-from gpuledger.present.views.align import align_answer
+from gpuledger.present.views.compare.align import align_answer
 from gpuledger.present.writers import write
 from gpuledger.selection import Selection
 from gpuledger.trace.keys import Positions

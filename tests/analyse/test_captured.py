@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.analyse.capture_checks import MISSING, PASS, WARN, CaptureWishes, check_capture
-from gpuledger.present.views.doctor import checks_text, files_text, reasons_text
+from gpuledger.present.views.runs.doctor import checks_text, files_text, reasons_text
 from gpuledger.read import open_trace
 from gpuledger.trace.model import NotMeasured, Origin, Trace
 from gpuledger.trace.strings import Strings

@@ -31,7 +31,7 @@ from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.ledger.step_variation import variation
 from gpuledger.messages import say
-from gpuledger.present.views.diff import diff_answer
+from gpuledger.present.views.compare.diff import diff_answer
 from gpuledger.present.writers import write
 from gpuledger.read import open_trace
 from gpuledger.selection import Selection

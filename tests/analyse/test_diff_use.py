@@ -13,7 +13,7 @@ from gpuledger.analyse.diff.from_trace import side_of
 from gpuledger.analyse.diff.run_side import RunSide, RunUse, pool_runs
 from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.present.views.diff import diff_answer
+from gpuledger.present.views.compare.diff import diff_answer
 from gpuledger.present.writers import write
 from gpuledger.selection import Selection
 from support.diff_sides import kernel, side

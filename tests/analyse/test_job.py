@@ -34,7 +34,7 @@ from gpuledger.analyse.ranks.rank_collectives import DTYPES, KINDS, Group, Packe
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.ranks import job_findings
 from gpuledger.jobs.run import Fleet
-from gpuledger.present.views.fleet import FleetAnswer, fleet_answer
+from gpuledger.present.views.compare.fleet import FleetAnswer, fleet_answer
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span

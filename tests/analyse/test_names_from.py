@@ -18,7 +18,7 @@ from gpuledger.analyse.range_tree import RangeRow, range_tree
 from gpuledger.attribution.flame_trees import flame_trees
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS
-from gpuledger.present.views.operators import GraphWorkRow, layers_together
+from gpuledger.present.views.work.operators import GraphWorkRow, layers_together
 from gpuledger.read.torch.reader import is_kernel_annotations, kernel_annotations
 from gpuledger.selection import Selection
 from gpuledger.trace.model import NameCoverage

@@ -28,7 +28,7 @@ from gpuledger.cli.main import verb_named
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger import ranges as ranges_module
 from gpuledger.ledger.ranges import innermost
-from gpuledger.present.views.operators import OpsAnswer, operator_sentences, ops_answer
+from gpuledger.present.views.work.operators import OpsAnswer, operator_sentences, ops_answer
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Gpu, NotMeasured
 from gpuledger.verbs.report import build_report

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpuledger.analyse.kernels.judgement import ADVICE, COALESCE, judged, kernels
 from gpuledger.answers.kernels import JudgedKernels
-from gpuledger.present.views.ncu_kernels import ncu_kernels_answer
+from gpuledger.present.views.work.ncu_kernels import ncu_kernels_answer
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.measured import Advice, Profiled
 from gpuledger.trace.model import NotMeasured

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.catalog.range_names import PHASES
-from gpuledger.present.views.bench import bench_document
+from gpuledger.present.views.runs.bench import bench_document
 from gpuledger.present.writers import write
 from support.chinese_text import CHINESE_CASES, CJK, chinese_arguments, english
 from support.command import gpuledger

@@ -25,7 +25,7 @@ from gpuledger.doctor.check import DoctorCheck, DoctorVerdict, ExaminedMachine, 
 from gpuledger.doctor.checks import CHECKS
 from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.present.safe_text import display_width as cell_len
-from gpuledger.present.views.doctor import DoctorAnswer, doctor_answer
+from gpuledger.present.views.runs.doctor import DoctorAnswer, doctor_answer
 from gpuledger.present.writers import write
 from gpuledger.system import machine
 from gpuledger.system.machine import InstalledGpu, Machine

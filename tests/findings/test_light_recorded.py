@@ -16,7 +16,7 @@ import pytest
 from gpuledger import build_report, open_trace
 from gpuledger.analyse.light.kernel_light import LightSource, kernel_light
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels, use_of_kernels
-from gpuledger.present.views.light import step_sentence
+from gpuledger.present.views.work.light import step_sentence
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.tables import Table
 from gpuledger.verbs.report import Report

@@ -32,7 +32,7 @@ from gpuledger.jobs import cluster, run
 from gpuledger.jobs.run import Failed, Profile, failure, job_profiles, profiles_text
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.document import Shades
-from gpuledger.present.views.fleet import fleet_answer
+from gpuledger.present.views.compare.fleet import fleet_answer
 from gpuledger.present.writers.text import shade_lines
 from gpuledger.selection import Selection
 from gpuledger.stages import Nobody

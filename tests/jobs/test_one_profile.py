@@ -20,7 +20,7 @@ from gpuledger import GpuledgerError, open_trace
 from gpuledger.analyse.ranks.rank import rank_traces
 from gpuledger.cli.verbs.fleet import fleet as command
 from gpuledger.jobs import run
-from gpuledger.present.views.fleet import FleetAnswer
+from gpuledger.present.views.compare.fleet import FleetAnswer
 from gpuledger.rows import labels_of
 from gpuledger.selection import Selection
 from gpuledger.trace.tables import Kind

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpuledger.errors import GpuledgerError
-from gpuledger.present.views.runbook import _filled, _savings
+from gpuledger.present.views.runs.runbook import _filled, _savings
 from gpuledger.runbook.definition import (
     Axis,
     BadPlaceholder,

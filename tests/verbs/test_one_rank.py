@@ -15,7 +15,7 @@ from gpuledger import GpuledgerError, diff, fleet, open_trace, ranges, steps, wh
 from gpuledger.analyse.ranks.rank import rank_traces
 from gpuledger.jobs.run import fleet as run_fleet
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.present.views.fleet import rank_phases
+from gpuledger.present.views.compare.fleet import rank_phases
 from gpuledger.present.views.steps import steps_answer
 from gpuledger.selection import SLOWEST, Selection
 from support.command import ROOT, gpuledger

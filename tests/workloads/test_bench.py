@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gpuledger.cli.verbs.bench import BENCHES
-from gpuledger.present.views.bench import bench_document, figure, heading
+from gpuledger.present.views.runs.bench import bench_document, figure, heading
 from gpuledger.present.writers import write
 from gpuledger_workloads.command_lines import DISPATCH_NAMES, MODE_NAMES, PARSERS
 from support.command import ROOT, gpuledger

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch.distributed")
 
-from gpuledger.present.views.bench import bench_document  # noqa: E402
+from gpuledger.present.views.runs.bench import bench_document  # noqa: E402
 from gpuledger.present.writers import write  # noqa: E402
 from gpuledger_workloads import ep, moe  # noqa: E402
 from gpuledger_workloads.command_lines import ep_parser as parser  # noqa: E402

@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import (  # noqa: E402
 )
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
-from gpuledger.present.views.bench import bench_document  # noqa: E402
+from gpuledger.present.views.runs.bench import bench_document  # noqa: E402
 from gpuledger.present.writers import write  # noqa: E402
 from gpuledger_workloads import moe  # noqa: E402
 from gpuledger_workloads.command_lines import ROUTINGS  # noqa: E402

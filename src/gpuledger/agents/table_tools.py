@@ -21,7 +21,7 @@ from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.present.document import Conclusion, Document, Paragraph, Remarks
 from gpuledger.present.json.types import tables_json
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.diff import diff_answer
+from gpuledger.present.views.compare.diff import diff_answer
 from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.selection import Selection
 from gpuledger.sql.answer import answer_statement

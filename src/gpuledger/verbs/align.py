@@ -25,7 +25,7 @@ from gpuledger.analyse.timed_operations import TimedOperation
 from gpuledger.errors import GpuledgerError
 from gpuledger.jobs.run import job_profiles
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.present.views.align import AlignAnswer, align_answer
+from gpuledger.present.views.compare.align import AlignAnswer, align_answer
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener

@@ -12,7 +12,7 @@ from gpuledger.stages import NOBODY, Listener
 from gpuledger.verbs.definition import Option, Profile, VerbArgument
 
 if TYPE_CHECKING:
-    from gpuledger.present.views.diff import DiffAnswer
+    from gpuledger.present.views.compare.diff import DiffAnswer
 
 
 def _gate(text: str) -> str:
@@ -86,7 +86,7 @@ def diff(
     """
     from gpuledger.analyse.diff.compare import compare as compare_sides
     from gpuledger.analyse.diff.gate import outcome, parse_gate
-    from gpuledger.present.views.diff import diff_answer
+    from gpuledger.present.views.compare.diff import diff_answer
     from gpuledger.trace.model import Trace
     from gpuledger.verbs.compared_sides import pair_of_timings, read_sides
 

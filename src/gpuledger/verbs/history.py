@@ -12,7 +12,7 @@ from gpuledger.stages import NOBODY, Listener
 from gpuledger.verbs.definition import Option, VerbArgument
 
 if TYPE_CHECKING:
-    from gpuledger.present.views.history import HistoryAnswer
+    from gpuledger.present.views.compare.history import HistoryAnswer
 
 Store: TypeAlias = Annotated[
     Path,
@@ -40,7 +40,7 @@ def add(
     Each is what `gpuledger diff` takes as a side: a profile, a folder or glob of several, a baseline, the JSON of
     `gpuledger time`. The file gets its name when it is whole, so that many may add at a time.
     """
-    from gpuledger.present.views.history import runs_answer
+    from gpuledger.present.views.compare.history import runs_answer
     from gpuledger.verbs.run_store import RunFacts, add_run
 
     facts = RunFacts(commit, machine=machine or platform.node(), clock_mhz=clock_mhz, method=method)
@@ -50,7 +50,7 @@ def add(
 
 def show(*, store: Store) -> HistoryAnswer:
     """List the runs, the oldest commit first."""
-    from gpuledger.present.views.history import runs_answer
+    from gpuledger.present.views.compare.history import runs_answer
     from gpuledger.verbs.run_store import read_store
 
     held = read_store(store)
@@ -63,7 +63,7 @@ def trend(figure: Figure = "", *, store: Store) -> HistoryAnswer:
     FIGURE is `step`, `launches`, `memory`, `line:NAME`, `phase:NAME` or `range:NAME`, or a part of one that stands for
     no other. docs/concepts/history.md says how changes are found, and how often that is wrong.
     """
-    from gpuledger.present.views.history import trend_answer
+    from gpuledger.present.views.compare.history import trend_answer
     from gpuledger.verbs.run_store import read_store
 
     held = read_store(store)
@@ -76,7 +76,7 @@ def blame(figure: Figure = "", *, store: Store) -> HistoryAnswer:
     Up to five runs on each side of a change are compared as `gpuledger diff` does it.
     """
     from gpuledger.analyse.run_history import NOISE
-    from gpuledger.present.views.history import blame_answer
+    from gpuledger.present.views.compare.history import blame_answer
     from gpuledger.verbs.run_store import blamed, read_store
 
     held = read_store(store)

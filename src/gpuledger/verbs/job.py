@@ -8,7 +8,7 @@ from pathlib import Path
 from gpuledger.analyse.ranks.fixing import OPERATIONS
 from gpuledger.jobs.run import fleet as analysed
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.present.views.fleet import FleetAnswer, fleet_answer
+from gpuledger.present.views.compare.fleet import FleetAnswer, fleet_answer
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.units import count_text

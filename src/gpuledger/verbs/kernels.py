@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Unpack
 from gpuledger.verbs.definition import Option, Profile, ProfileOptions, VerbArgument
 
 if TYPE_CHECKING:
-    from gpuledger.present.views.kernels import KernelsAnswer
-    from gpuledger.present.views.ncu import NcuPlanAnswer
-    from gpuledger.present.views.ncu_kernels import NcuKernelsAnswer
+    from gpuledger.present.views.work.kernels import KernelsAnswer
+    from gpuledger.present.views.work.ncu import NcuPlanAnswer
+    from gpuledger.present.views.work.ncu_kernels import NcuKernelsAnswer
 
 Measured = Literal["verdict", "full", "roofline", "basic"]
 _COVERAGE: Final = 0.95
@@ -97,7 +97,7 @@ def _is_timeline(profile: Profile) -> bool:
 def _of_reports(paths: Sequence[Path], asked: ProfileOptions) -> NcuKernelsAnswer:
     from gpuledger.answers.kernels import judged_kernels
     from gpuledger.limits import DEFAULT_LIMITS
-    from gpuledger.present.views.ncu_kernels import ncu_kernels_answer
+    from gpuledger.present.views.work.ncu_kernels import ncu_kernels_answer
     from gpuledger.read.ncu.reader import open_kernels
     from gpuledger.stages import NOBODY
 
@@ -114,7 +114,7 @@ def _of_timeline(profile: Profile, ncu: Sequence[Path], asked: ProfileOptions, *
     from gpuledger.answers.kernels import TimelineUse
     from gpuledger.findings.profiled_run import columns_for
     from gpuledger.limits import DEFAULT_LIMITS
-    from gpuledger.present.views.kernels import kernels_answer
+    from gpuledger.present.views.work.kernels import kernels_answer
     from gpuledger.read import wanted_columns
     from gpuledger.read.ncu.reader import open_kernels
     from gpuledger.selection import Selection
@@ -143,7 +143,7 @@ def _plan(
     from gpuledger.capture.ncu import ENDING, Measure, ncu_command
     from gpuledger.findings.profiled_run import columns_for, main_device
     from gpuledger.limits import DEFAULT_LIMITS
-    from gpuledger.present.views.ncu import PlanCost, plan_answer
+    from gpuledger.present.views.work.ncu import PlanCost, plan_answer
     from gpuledger.selection import Selection
     from gpuledger.stages import NOBODY
     from gpuledger.trace.model import Trace

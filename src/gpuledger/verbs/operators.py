@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 from gpuledger.verbs.definition import Profile, ProfileOptions
 
 if TYPE_CHECKING:
-    from gpuledger.present.views.operators import OpsAnswer
+    from gpuledger.present.views.work.operators import OpsAnswer
 
 
 def ops(profile: Profile, **asked: Unpack[ProfileOptions]) -> OpsAnswer:
@@ -25,7 +25,7 @@ def ops(profile: Profile, **asked: Unpack[ProfileOptions]) -> OpsAnswer:
       gpuledger ops trace.json.gz --format=csv -o ops.csv
     """
     from gpuledger.analyse.operators.costs import operator_costs
-    from gpuledger.present.views.operators import ops_answer
+    from gpuledger.present.views.work.operators import ops_answer
     from gpuledger.verbs.profiles import TO_NAME_GRAPHS, read_devices
 
     name, trace, devices = read_devices(profile, TO_NAME_GRAPHS, **asked)

@@ -39,9 +39,11 @@ class Report(ShownResult, ProfiledRun, frozen=True):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict, where the time went, and the findings."""
-        from gpuledger.present.writers.html.notebook import notebook_html
+        from gpuledger.answers.report import ReportAnswer
+        from gpuledger.present.views.report import opening_blocks
+        from gpuledger.present.writers.html.notebook import fragment_html
 
-        return notebook_html(self)
+        return fragment_html(opening_blocks(ReportAnswer(self)), 60)
 
 
 def report(

@@ -39,7 +39,7 @@ from gpuledger.cli.main import sentence
 from gpuledger.cli.terminal import columns, progress
 from gpuledger.errors import GpuledgerError, MissingPackage
 from gpuledger.limits import DEFAULT_LIMITS
-from gpuledger.present.views.doctor import checks_text, files_text
+from gpuledger.present.views.runs.doctor import checks_text, files_text
 from gpuledger.read import open_trace
 from gpuledger.units import time_text
 
@@ -225,7 +225,7 @@ def print_plan(
 ) -> None:
     """What would be run, for --dry-run, and why, for --explain."""
     from gpuledger.present.safe_text import shell_lines, visible
-    from gpuledger.present.views.doctor import reasons_text
+    from gpuledger.present.views.runs.doctor import reasons_text
 
     width = columns(sys.stdout)
     if manner.explain:

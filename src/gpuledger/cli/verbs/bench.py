@@ -15,7 +15,7 @@ from gpuledger.cli.output import Output, output_options
 from gpuledger.diagnosis.cases import DiagnosisBenchmark, DiagnosisCase, answers_at, answers_text, diagnosis_benchmark
 from gpuledger.diagnosis.score import captures_folder, own_answers, tool_score
 from gpuledger.errors import MissingPackage
-from gpuledger.present.views.bench import bench_document, diagnosis_answer
+from gpuledger.present.views.runs.bench import bench_document, diagnosis_answer
 from gpuledger.system.files import refuse_existing
 
 BENCHES = {

@@ -20,7 +20,7 @@ from gpuledger.verbs.diff import diff as verb
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document
-    from gpuledger.present.views.diff import DiffAnswer
+    from gpuledger.present.views.compare.diff import DiffAnswer
 
 TRIPPED = 3  # the exit code where a gate tripped
 
@@ -44,8 +44,8 @@ def _show(
     baseline: Path | None,
     **asked: Any,
 ) -> None:
-    load("gpuledger.present.views.diff")
-    from gpuledger.present.views.diff_words import gate_values
+    load("gpuledger.present.views.compare.diff")
+    from gpuledger.present.views.compare.diff_words import gate_values
     from gpuledger.verbs.compared_sides import pair_of_timings
 
     before, after = asked["before"], asked["after"]
@@ -90,7 +90,7 @@ def _save(baseline: Path, asked: dict[str, Any], output: Output) -> None:
 
 def _junit(answer: DiffAnswer) -> str:
     """A case per gate, and one for the verdict, which fails nothing by itself."""
-    from gpuledger.present.views.diff_words import gate_text
+    from gpuledger.present.views.compare.diff_words import gate_text
     from gpuledger.present.writers.junit import Case, junit_xml
 
     cases = [Case("verdict", answer.sentences[0])]

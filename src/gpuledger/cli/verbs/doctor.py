@@ -12,7 +12,7 @@ import click
 from gpuledger.cli.output import Output, english_options
 from gpuledger.doctor import trial_launches, trial_torch
 from gpuledger.doctor.check import ExaminedMachine, ProfileWriter, TrialTools, here
-from gpuledger.present.views.doctor import doctor_answer
+from gpuledger.present.views.runs.doctor import doctor_answer
 from gpuledger.read import open_trace
 from gpuledger.read.nsys.report import NsysRepReader
 from gpuledger.read.source import look_at

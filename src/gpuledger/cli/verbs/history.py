@@ -13,7 +13,7 @@ from gpuledger.cli.output import Output
 from gpuledger.verbs.history import add, blame, show, trend
 
 if TYPE_CHECKING:
-    from gpuledger.present.views.history import HistoryAnswer
+    from gpuledger.present.views.compare.history import HistoryAnswer
 
 
 @click.group()

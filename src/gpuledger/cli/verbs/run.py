@@ -15,7 +15,13 @@ from gpuledger.cli.output import Output
 from gpuledger.errors import GpuledgerError, OutputRefused
 from gpuledger.present import FORMATS
 from gpuledger.present.safe_text import visible
-from gpuledger.present.views.runbook import RunbookAnswer, commands_text, folder_line, listed_runbooks, runbook_answer
+from gpuledger.present.views.runs.runbook import (
+    RunbookAnswer,
+    commands_text,
+    folder_line,
+    listed_runbooks,
+    runbook_answer,
+)
 from gpuledger.present.writers import write
 from gpuledger.runbook.definition import MatrixCell, Runbook, cells_of
 from gpuledger.runbook.engine import (

@@ -10,7 +10,7 @@ import click
 
 from gpuledger.cli.output import Output, output_options
 from gpuledger.errors import GpuledgerError
-from gpuledger.present.views.timing import time_answer, timed_pair_answer
+from gpuledger.present.views.runs.timing import time_answer, timed_pair_answer
 from gpuledger.system.nvml import GpuWatch, NotWatched
 from gpuledger.timing.timer import (
     NoDevice,

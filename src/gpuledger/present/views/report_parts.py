@@ -26,7 +26,7 @@ from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Block, Chart, LedgerBlock, LedgerRow, Paragraph
 from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import shell_word
-from gpuledger.present.views.light import light_sentence, parts_sentence, step_sentence
+from gpuledger.present.views.work.light import light_sentence, parts_sentence, step_sentence
 from gpuledger.trace.keys import distinct
 from gpuledger.trace.model import Severity, always_shown
 from gpuledger.trace.tables import Table
@@ -288,7 +288,7 @@ def kernel_blocks(run: ProfiledRun) -> list[Block]:
     matched = run.kernels.get(run.main_device.gpu)
     if matched is None:
         return []
-    from gpuledger.present.views.ncu import integrated_blocks  # few reports have them
+    from gpuledger.present.views.work.ncu import integrated_blocks  # few reports have them
 
     return integrated_blocks(matched, run.main_device)
 
@@ -329,7 +329,7 @@ def use_blocks_of(run: ProfiledRun) -> list[Block]:
     device = run.main_device
     if device.gpu not in run.use:
         return []
-    from gpuledger.present.views.utilization import summary_blocks, use_blocks
+    from gpuledger.present.views.work.utilization import summary_blocks, use_blocks
 
     return [*use_blocks(device, run.use[device.gpu]), *summary_blocks(run.against.get(device.gpu, ()))]
 

@@ -140,7 +140,7 @@ def field_docs(kind: type[Struct]) -> dict[str, str]:
 def answer_types() -> dict[str, type[Struct]]:
     """Every document that has a type here, by its name without gpuledger."""
     views = import_module("gpuledger.present.views")
-    for module in pkgutil.iter_modules(views.__path__, f"{views.__name__}."):
+    for module in pkgutil.walk_packages(views.__path__, f"{views.__name__}."):
         import_module(module.name)
     kinds: list[type[Struct]] = [VerbAnswer, RunSide]
     for kind in kinds:

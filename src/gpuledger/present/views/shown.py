@@ -61,7 +61,7 @@ class ShownResult:
     def _repr_html_(self) -> str:
         from gpuledger.present.writers.html.notebook import fragment_html
 
-        return fragment_html(self.document())
+        return fragment_html(self.document().blocks())
 
 
 class ShownAnswer(ShownResult, Struct, Generic[Result], frozen=True):

@@ -33,11 +33,11 @@ from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, line_term
 from gpuledger.present.views.critical import path_remarks, path_sentence
-from gpuledger.present.views.light import kernels_sheet, light_chart, light_sheet, parts_sentence, step_sentence
 from gpuledger.present.views.page.over_time import place_on_timeline
 from gpuledger.present.views.page.rooflines import operator_roofline_chart
 from gpuledger.present.views.report_parts import drawing_order, ledger_title
 from gpuledger.present.views.words import gaps_text, steady_title
+from gpuledger.present.views.work.light import kernels_sheet, light_chart, light_sheet, parts_sentence, step_sentence
 from gpuledger.rows import Row
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints, Span

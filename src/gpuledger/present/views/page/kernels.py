@@ -16,9 +16,9 @@ from gpuledger.present.document import Block, Chart, Paragraph, Section, SheetBl
 from gpuledger.present.palette import line_tone
 from gpuledger.present.sheet import Cell, Column, Sheet, Term, Unit
 from gpuledger.present.terms import family_line
-from gpuledger.present.views.ncu_kernels import bound_text
 from gpuledger.present.views.page.rooflines import NOT_COLLECTED, drawn_launch, launch_roofline, sampled_roofline_chart
 from gpuledger.present.views.report_parts import kernel_blocks, use_blocks_of
+from gpuledger.present.views.work.ncu_kernels import bound_text
 from gpuledger.trace.keys import take
 from gpuledger.trace.statistics import shares
 from gpuledger.units import count_text, share_text

@@ -18,7 +18,7 @@ from gpuledger.present.charts.roofline import Ceiling, Spot, rate_text, roofline
 from gpuledger.present.document import Chart
 from gpuledger.present.palette import BOUNDS as TONES
 from gpuledger.present.terms import BOUNDS
-from gpuledger.present.views.utilization import CLASS_BOUNDS, CLASS_WORDS
+from gpuledger.present.views.work.utilization import CLASS_BOUNDS, CLASS_WORDS
 from gpuledger.trace.model import NotMeasured
 from gpuledger.units import bytes_text, share_text, time_text
 

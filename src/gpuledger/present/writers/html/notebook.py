@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from gpuledger.answers.report import ReportAnswer
-from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import capitalised
 from gpuledger.present import document as doc
 from gpuledger.present.charts.svg import ByColour, hatch, svg
 from gpuledger.present.digits import shown_text
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.report import opening_blocks
 from gpuledger.present.writers.html.tables import Room, cut
 from gpuledger.trace.notebook_table import html_table
 from gpuledger.units import share_text
@@ -33,14 +30,9 @@ class _Around(ByColour):
         return 'fill="currentColor"' if tone in ("ink", "muted") else super().fill(tone)
 
 
-def notebook_html(run: ProfiledRun) -> str:
-    """What a notebook shows of a report: the verdict, where the time went, and the first findings."""
-    return f'<div style="max-width: 60em">{"".join(_blocks_html(opening_blocks(ReportAnswer(run))))}</div>'
-
-
-def fragment_html(document: doc.Document) -> str:
-    """What a notebook shows of any other result: its sentences and tables, long tables by their first rows."""
-    return f'<div style="max-width: 80em">{"".join(_blocks_html(document.blocks()))}</div>'
+def fragment_html(blocks: Iterable[doc.Block], width_em: int = 80) -> str:
+    """What a notebook shows of a result: its sentences and tables, long tables by their first rows."""
+    return f'<div style="max-width: {width_em}em">{"".join(_blocks_html(blocks))}</div>'
 
 
 def _blocks_html(blocks: Iterable[doc.Block]) -> Iterator[str]:

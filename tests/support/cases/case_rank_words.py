@@ -10,9 +10,9 @@ from gpuledger.analyse.ranks.job import slowest_step_ns
 from gpuledger.analyse.ranks.matching import Lane, RankClock
 from gpuledger.analyse.ranks.rank_collectives import KINDS
 from gpuledger.jobs.run import Fleet
-from gpuledger.present.views.fleet import fleet_answer
+from gpuledger.present.views.compare.fleet import fleet_answer
 from gpuledger.trace.model import NotMeasured
-from support.case import (
+from support.cases.case import (
     Case,
     Expectation,
     figure_of,

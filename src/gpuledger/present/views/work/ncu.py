@@ -24,7 +24,7 @@ from gpuledger.present import document as doc
 from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Column, Sheet
 from gpuledger.present.views.answer import Answer, health_rows
-from gpuledger.present.views.ncu_kernels import (
+from gpuledger.present.views.work.ncu_kernels import (
     SEVERITY_WORDS,
     bound_text,
     counts_points,

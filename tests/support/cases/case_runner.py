@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from support.book_checks import check_balance
-from support.case import LANGUAGES, Case, Unexpected
-from support.case_rank_words import RANK_WORDS
-from support.case_replay_words import REPLAY_WORDS
-from support.case_words import PROFILE_WORDS
+from support.cases.case import LANGUAGES, Case, Unexpected
+from support.cases.case_rank_words import RANK_WORDS
+from support.cases.case_replay_words import REPLAY_WORDS
+from support.cases.case_words import PROFILE_WORDS
 from support.saving_laws import broken_laws
 from support.trace_notation import filled, number_or_text
 

@@ -15,7 +15,7 @@ from gpuledger.replay.edits import with_durations
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.passes import replay_times
 from gpuledger.replay.scenario import scenario
-from support.case import (
+from support.cases.case import (
     US,
     Case,
     Expectation,

@@ -25,7 +25,7 @@ from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.safe_text import visible
 from gpuledger.present.views.answer import Answer, HealthRow, health_rows
-from gpuledger.present.views.diff import KernelChangeRow, diff_answer, mark
+from gpuledger.present.views.compare.diff import KernelChangeRow, diff_answer, mark
 from gpuledger.rows import Label, LabelledCode, Row, Unit
 from gpuledger.trace.model import Note, Severity
 from gpuledger.units import count_text, share_text, signed_share

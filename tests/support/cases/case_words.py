@@ -19,7 +19,7 @@ from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.steps import PHASES, phases
 from gpuledger.present.views.report_parts import next_command, verdict
 from gpuledger.trace.model import NotMeasured
-from support.case import (
+from support.cases.case import (
     US,
     WIDTH,
     Case,

@@ -23,8 +23,8 @@ from gpuledger.messages import Message, say
 from gpuledger.present import document as doc
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.answer import Answer, health_rows, note_sentences
-from gpuledger.present.views.utilization import CLASS_LIMITS, NAMES, RESOURCES, against_sentence, use_answer
 from gpuledger.present.views.words import largest_line_sentence, none_sentence, step_count_text, step_time_text
+from gpuledger.present.views.work.utilization import CLASS_LIMITS, NAMES, RESOURCES, against_sentence, use_answer
 from gpuledger.rows import Gpu, Label, Row, ShareInterval, Unit, share
 from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.trace.spans import furthest

@@ -39,7 +39,7 @@ from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import Change, waterfall
 from gpuledger.present.palette import line_tone
 from gpuledger.present.views.answer import Answer, reasons
-from gpuledger.present.views.diff_words import (
+from gpuledger.present.views.compare.diff_words import (
     HOST_ALONE,
     change_text,
     controls_text,

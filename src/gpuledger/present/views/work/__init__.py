@@ -1,0 +1,1 @@
+"""Answers about kernels and operators, and what they use of the GPU."""

@@ -1,0 +1,1 @@
+"""What Markdown cases can say, and what reads them."""
