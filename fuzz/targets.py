@@ -25,15 +25,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import mutations
-from gpuledger.answers.memory_snapshot import snapshot_answer
 from mutations import Change, as_bytes, sometimes
 
 from gpuledger.catalog.kernel_families import family
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS
-from gpuledger.present.views.memory_snapshot import snapshot_document
-from gpuledger.present.writers import write
+from gpuledger.present.views.memory_snapshot import snapshot_answer
 from gpuledger.read import open_trace
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.read.ncu.rep_file import MAGIC, _fields, walk
@@ -555,7 +553,7 @@ def _snapshots() -> list[bytes]:
 def _read_snapshot(given: bytes, folder: Path) -> object:
     path = folder / "snapshot.pickle"
     path.write_bytes(given)
-    return write(snapshot_document(snapshot_answer(open_snapshot(path))), "text")
+    return snapshot_answer(open_snapshot(path)).to_text()
 
 
 _OPCODES: Final = tuple(bytes([opcode]) for opcode in b"(}])uesatldKMJGXCBN012hjqr.\x80\x85\x86\x8a\x8c\x8d\x94\x95")
