@@ -27,8 +27,8 @@ from pathlib import Path
 from support.command import ROOT, gpuledger
 
 PROFILE_VERBS = (
-    *("report", "info", "stats", "gaps", "steps", "launches", "memory", "ranges", "whatif"),
-    *("overlap", "ops", "whatif", "kernels"),
+    *("report", "info", "stats", "gaps", "steps", "memory", "ranges", "whatif"),
+    *("ops", "whatif", "kernels"),
 )
 FORMATS = ("text", "csv", "json")
 OF_REPORTS = ("--format=md", "--format=html", "--lang=zh", "--lang=zh --format=html", "--brief", "--raw")

@@ -32,7 +32,7 @@ BASE_BYTES: Final = 150_000_000
 """What Python, numpy and our modules take without a profile."""
 MOST_JSON: Final = 20_000_000
 
-QUESTIONS: Final = ("gaps", "steps", "launches", "memory", "ranges", "whatif", "overlap", "ops", "kernels")
+QUESTIONS: Final = ("gaps", "steps", "memory", "ranges", "whatif", "ops", "kernels")
 
 
 def tasks(export: Path, work: Path) -> dict[str, tuple[str, ...]]:
