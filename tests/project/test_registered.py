@@ -132,7 +132,7 @@ def test_every_verb_has_its_module_and_every_module_its_verb() -> None:
     assert modules == {verb.command or name for name, verb in VERBS.items() if not verb.declared}
 
 
-NO_VERBS = {"compared_sides", "definition", "history", "profiles", "run_store"}
+NO_VERBS = {"compared_sides", "definition", "devices", "history", "profiles", "run_store"}
 
 
 def test_a_verb_that_answers_is_a_function_in_python() -> None:

@@ -119,7 +119,8 @@ def _of_timeline(profile: Profile, ncu: Sequence[Path], asked: ProfileOptions, *
     from gpuledger.read.ncu.reader import open_kernels
     from gpuledger.selection import Selection
     from gpuledger.trace.tables import Table
-    from gpuledger.verbs.profiles import TO_NAME_GRAPHS, WHERE_SAMPLED, read_devices
+    from gpuledger.verbs.devices import TO_NAME_GRAPHS, read_devices
+    from gpuledger.verbs.profiles import WHERE_SAMPLED
 
     columns = columns_for() if asked.get("names_from") is None else TO_NAME_GRAPHS
     columns = {**columns, **wanted_columns((Table.METRICS,))}

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from gpuledger.errors import GpuledgerError
-from gpuledger.findings.profiled_run import columns_for
-from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.read import SAMPLES, open_trace, wanted_columns
 from gpuledger.selection import SLOWEST, Selection
-from gpuledger.stages import BOOKS, NOBODY, Listener
+from gpuledger.stages import NOBODY, Listener
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import EVENTS, Table
 
@@ -23,9 +21,6 @@ if TYPE_CHECKING:
 
 WHERE_SAMPLED: Final = {**SAMPLES, **wanted_columns((Table.KERNELS,))}
 """What is read besides where a GPU was sampled: samples are laid to kernels of a shape."""
-
-TO_NAME_GRAPHS: Final = {**columns_for(), **wanted_columns((Table.CALLS,))}
-"""The shapes of launches, and calls with the kernels that they name."""
 
 Profile = Trace | str | Path  # a profile: where it is, or what was read of it
 
@@ -95,24 +90,6 @@ def _one_rank(trace: Trace, name: str, rank: int | str | Place) -> Trace:
     if isinstance(rank, str):
         raise GpuledgerError(f"{name}: which rank is the slowest can only be asked of a file or a folder")
     return rank_at(trace, name, rank)
-
-
-def read_devices(
-    profile: Profile,
-    columns: Mapping[Table, Collection[str]] | None = None,
-    where_sampled: Mapping[Table, Collection[str]] | None = None,
-    *,
-    wanted: Selection | None = None,
-    names_from: Path | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    progress: Listener = NOBODY,
-) -> tuple[str, Trace, tuple[Device, ...]]:
-    """The name of a profile, what was read of it, and the books of its GPUs."""
-    name, wanted = profile_name(profile), wanted or Selection()
-    columns = columns or (columns_for(launches=False) if names_from is None else TO_NAME_GRAPHS)
-    trace = ProfileReading(limits, progress, names_from, wanted.rank).trace(profile, columns, where_sampled)
-    progress.stage(BOOKS)
-    return name, trace, analyse_devices(trace, name, wanted)
 
 
 def profile_name(profile: Profile, otherwise: str = "profile") -> str:
