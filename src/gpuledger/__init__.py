@@ -9,7 +9,7 @@
 And the verbs of the command line, one function each, which take a path or a trace:
 
     report = gpuledger.report("run.sqlite")
-    print(report.to_text(), report.findings[0].code, gpuledger.gaps("run.sqlite").results[0].summary)
+    print(report.to_text(), report.findings[0].code, gpuledger.gaps("run.sqlite").by_cause)
 
 Names are imported when first used, so that `import gpuledger` costs nothing.
 """
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from gpuledger.verbs.align import align
     from gpuledger.verbs.diff import diff
     from gpuledger.verbs.diff import diff as compare
-    from gpuledger.verbs.idle import gaps
-    from gpuledger.verbs.inventory import info
-    from gpuledger.verbs.job import fleet
+    from gpuledger.verbs.fleet import fleet
+    from gpuledger.verbs.gaps import gaps
+    from gpuledger.verbs.info import info
     from gpuledger.verbs.kernels import kernels
     from gpuledger.verbs.memory import memory
-    from gpuledger.verbs.operators import ops
+    from gpuledger.verbs.ops import ops
     from gpuledger.verbs.query import query
     from gpuledger.verbs.ranges import ranges
-    from gpuledger.verbs.recorded import stats
     from gpuledger.verbs.report import Report, build_report, report
+    from gpuledger.verbs.stats import stats
     from gpuledger.verbs.steps import steps
     from gpuledger.verbs.whatif import whatif
 
@@ -130,7 +130,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         from gpuledger.verbs import VERBS
 
-        verbs = {verb.replace("-", "_"): f"verbs.{known.answer}" for verb, known in VERBS.items() if known.answer}
+        verbs = {verb: f"verbs.{verb}" for verb, known in VERBS.items() if known.answers}
         if name not in verbs:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         _HOMES.update(verbs)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from gpuledger.capture.secrets import WITHHELD, shareable_command, shareable_value, without_secrets
 from gpuledger.trace.model import Private
-from gpuledger.verbs.inventory import info
+from gpuledger.verbs.info import info
 from support.command import ROOT, gpuledger
 from support.trace_notation import trace
 

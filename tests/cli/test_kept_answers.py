@@ -251,7 +251,7 @@ VALUES = {
 def test_every_parameter_is_known_to_be_a_value_a_file_or_more_than_a_question() -> None:
     """A file whose state is not looked at would be answered about from what it was."""
     parameters = {
-        str(parameter.name) for name, verb in VERBS.items() if verb.answer for parameter in verb_named(name).params
+        str(parameter.name) for name, verb in VERBS.items() if verb.answers for parameter in verb_named(name).params
     }
     known = (kept_answers.FILES, kept_answers.DOES_MORE, kept_answers.WHERE_TO, VALUES)
     assert parameters == {name for names in known for name in names}
@@ -260,7 +260,6 @@ def test_every_parameter_is_known_to_be_a_value_a_file_or_more_than_a_question()
 
 ASKED = ("report", "gaps", "steps", "memory", "ranges", "ops", "stats", "kernels", "fleet")
 SECOND = {
-    **{verb: (verb, "RUN") for verb in VERBS if VERBS[verb].answer == "questions"},
     **{verb: (verb, "RUN") for verb in ASKED},
     "whatif": ("whatif", "RUN", "--host=2"),
     "query": ("query", "RUN", "SELECT count(*) FROM kernels"),
@@ -271,7 +270,7 @@ SECOND = {
 
 
 def test_no_verb_loads_what_reads_profiles_for_an_answer_that_is_kept(folder: Path, profile: Path) -> None:
-    assert SECOND.keys() == {verb for verb in VERBS if VERBS[verb].answer}
+    assert SECOND.keys() == {verb for verb in VERBS if VERBS[verb].answers}
     calls = [[word.replace("RUN", str(profile)) for word in call] for call in SECOND.values()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FileState, "was_settled", lambda *_: True)

@@ -37,7 +37,7 @@ from gpuledger.present.writers.text import shade_lines
 from gpuledger.selection import Selection
 from gpuledger.stages import Nobody
 from gpuledger.system import resources
-from gpuledger.verbs.job import progress_bar
+from gpuledger.verbs.fleet import progress_bar
 from gpuledger.version import own_version
 from support.command import ROOT, gpuledger
 from support.own_processes import Watched

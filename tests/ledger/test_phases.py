@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuledger.selection import Selection
-from gpuledger.verbs.idle import gaps
+from gpuledger.verbs.gaps import gaps
 from support.trace_notation import trace
 
 

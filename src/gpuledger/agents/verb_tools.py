@@ -26,7 +26,7 @@ from gpuledger.verbs import memory as memory_verb
 from gpuledger.verbs import steps as steps_verb
 from gpuledger.verbs.definition import Option, Profile, VerbParameter, parameters_of
 from gpuledger.verbs.kernels import kernels as steady_kernels
-from gpuledger.verbs.operators import ops
+from gpuledger.verbs.ops import ops
 from gpuledger.verbs.ranges import ranges
 from gpuledger.verbs.whatif import whatif as replayed
 

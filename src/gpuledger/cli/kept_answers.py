@@ -108,7 +108,7 @@ def asked_question(context: click.Context, written: tuple[object, ...]) -> Asked
     """The question that a command asks, `written` in this way; None where its answer is not to be kept."""
     verb, parameters = context.command.name or "", context.params
     folder = answers()
-    if keeps_nothing() or verb not in VERBS or not VERBS[verb].answer or not folder.path.is_absolute():
+    if keeps_nothing() or verb not in VERBS or not VERBS[verb].answers or not folder.path.is_absolute():
         return None
     if any(parameters.get(name) for name in DOES_MORE) or parameters.get("sql") == "-":
         return None

@@ -41,10 +41,8 @@ def _one_thread_of_numpy() -> Iterator[None]:
 
 def verb_named(name: str) -> click.Command:
     """A verb's command, loaded from the module that it stands in; a dash is an underscore there."""
-    if declared := VERBS[name].declared:
-        made: click.Command = load("gpuledger.cli.commands").command_of(
-            getattr(load(f"gpuledger.verbs.{declared}"), name)
-        )
+    if VERBS[name].command is None:
+        made: click.Command = load("gpuledger.cli.commands").command_of(answering(name))
         return made
     verbs = load(f"gpuledger.cli.verbs.{VERBS[name].command or name}")
     command: click.Command = getattr(verbs, name.replace("-", "_"))
@@ -53,8 +51,7 @@ def verb_named(name: str) -> click.Command:
 
 def answering(name: str) -> Callable[..., Any]:
     """The function that answers a verb's question, loaded when it is asked: not for help, nor for what was kept."""
-    answers = load(f"gpuledger.verbs.{VERBS[name].answer}")
-    answer: Callable[..., Any] = getattr(answers, name.replace("-", "_"))
+    answer: Callable[..., Any] = getattr(load(f"gpuledger.verbs.{name}"), name)
     return answer
 
 

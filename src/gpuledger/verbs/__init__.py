@@ -1,7 +1,7 @@
 """What each verb answers: a profile in, and out a typed result that any writer shows.
 
 The command line, Python and agents call the same functions: a command parses and shows, `gpuledger.NAME` is the
-function itself. `VERBS` is the one list of them.
+function itself, in the module of that name. `VERBS` is the one list of them.
 """
 
 from __future__ import annotations
@@ -12,66 +12,68 @@ from typing import Final, NamedTuple
 class Verb(NamedTuple):
     """What is known of a verb before it is loaded."""
 
-    help: str  # the first line of its help; a test keeps the two the same
-    command: str = ""  # the module of `cli.verbs` that its command stands in, where that has another name
-    answer: str = ""
-    """The module here with the function that answers, for the command, Python and agents; "": it acts instead."""
-    declared: str = ""
-    """The module here with the function that the command is made from."""
+    help: str
+    """The first line of its help; a test keeps the two the same."""
+    answers: bool = False
+    """Whether the function in the module here that is called like the verb answers it, in Python too; else it acts."""
+    command: str | None = ""
+    """The module of `cli.verbs` with its command, where that has another name; None: it is made from the function."""
 
 
 VERBS: Final = {
-    "report": Verb("Show where the time in PROFILE went, and what to do about it.", answer="report"),
-    "info": Verb("Show what is in PROFILE, what is missing, and what that means.", answer="inventory"),
-    "stats": Verb("Print NVIDIA's summary tables of PROFILE, to the nanosecond.", "info", "recorded"),
+    "report": Verb("Show where the time in PROFILE went, and what to do about it.", answers=True),
+    "info": Verb("Show what is in PROFILE, what is missing, and what that means.", answers=True),
+    "stats": Verb("Print NVIDIA's summary tables of PROFILE, to the nanosecond.", answers=True, command="info"),
     "gaps": Verb(
         "Show why the GPU was idle in PROFILE: causes, triggers, launches, overlap, the longest gaps.",
-        answer="idle",
-        declared="idle",
+        answers=True,
+        command=None,
     ),
     "steps": Verb(
         "List the steps of PROFILE: usual length, drift, unusual ones, and what serving costs by batch.",
-        answer="steps",
-        declared="steps",
+        answers=True,
+        command=None,
     ),
     "memory": Verb(
         "Show what PROFILE copies and allocates: kinds, bytes, rates, pageable memory, churn, peak.",
-        answer="memory",
-        declared="memory",
+        answers=True,
+        command=None,
     ),
     "ranges": Verb(
         "Show where PROFILE spends time by NVTX range, and what each phase of a layer costs.",
-        answer="ranges",
-        declared="ranges",
+        answers=True,
+        command=None,
     ),
     "ops": Verb(
         "Show what each operator costs in PROFILE: host and GPU time, shapes, TFLOP/s, MFU, work in graphs.",
-        answer="operators",
-        declared="operators",
+        answers=True,
+        command=None,
     ),
     "whatif": Verb(
-        "Show the critical path of PROFILE, and predict what changes would save, alone and together.", answer="whatif"
+        "Show the critical path of PROFILE, and predict what changes would save, alone and together.", answers=True
     ),
-    "query": Verb("Ask PROFILE a question in SQL: kernels, calls, ranges, gaps, steps, findings.", answer="query"),
+    "query": Verb("Ask PROFILE a question in SQL: kernels, calls, ranges, gaps, steps, findings.", answers=True),
     "kernels": Verb(
         "Show which kernels of PROFILE take the time, what limits them, and which to give to Nsight Compute.",
-        answer="kernels",
-        declared="kernels",
+        answers=True,
+        command=None,
     ),
-    "diff": Verb("Tell whether AFTER is faster than BEFORE, by how much, how sure that is, and why.", answer="diff"),
+    "diff": Verb("Tell whether AFTER is faster than BEFORE, by how much, how sure that is, and why.", answers=True),
     "align": Verb(
         "Check that MOCK, one operation in isolation, runs the same kernels as in the model of E2E, as fast.",
-        answer="align",
+        answers=True,
     ),
     "history": Verb("Keep the figures of runs in a store; show their trend, and which commit changed it."),
-    "fleet": Verb("Analyze all ranks of a job in one report: who waits for whom.", answer="job"),
+    "fleet": Verb("Analyze all ranks of a job in one report: who waits for whom.", answers=True),
     "time": Verb("Time an operation until its median is reliable, with the GPU's clocks, power and throttling."),
     "capture": Verb("Record a profile of COMMAND, check that it is complete, and report on it."),
     "doctor": Verb("Check whether profiles can be recorded here, and how to fix what is in the way."),
     "bench": Verb("Run a program to profile: an MoE layer, a decoder, a server's steps, a transport, a barrier."),
     "run": Verb("Run RUNBOOK: benchmarks and captures over a matrix of settings, with a table over its cells."),
-    "export": Verb("Write PROFILE as a timeline for Perfetto or Chrome, or its tables as Parquet.", "timelines"),
-    "view": Verb("Open the timeline of PROFILE in the Perfetto UI, in a browser, offline.", "timelines"),
+    "export": Verb(
+        "Write PROFILE as a timeline for Perfetto or Chrome, or its tables as Parquet.", command="timelines"
+    ),
+    "view": Verb("Open the timeline of PROFILE in the Perfetto UI, in a browser, offline.", command="timelines"),
     "mcp": Verb("Serve profiles to agents over the Model Context Protocol (stdio), read-only."),
     "explain": Verb("Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify."),
 }
