@@ -19,7 +19,7 @@ import click
 import msgspec
 
 import gpuledger.present.json
-from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS
+from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS
 from gpuledger.cli.main import cli, verb_named
 from gpuledger.cli.verbs.bench import diagnosis
 from gpuledger.diagnosis.cases import DiagnosisCase, MeasuredSaving, diagnosis_benchmark

@@ -49,7 +49,7 @@ from gpuledger.trace.tables import Table
 from gpuledger.verbs.report import build_report
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
-from support import perfetto_files, report_files, rocm_files, xplane_files
+from support.profiles import perfetto_files, report_files, rocm_files, xplane_files
 
 CAPTURES: Final = Path(__file__).parent.parent / "captures"
 ROWS: Final = 4

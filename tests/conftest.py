@@ -17,9 +17,9 @@ from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.measured import KernelReport
 from support.cases.case_runner import CaseFile
 from support.command import CAPTURES, ROOT
-from support.ncu_answers import asked_once
-from support.page_browser import Browser, chromium
-from support.read_once import read_once
+from support.pages.page_browser import Browser, chromium
+from support.profiles.ncu_answers import asked_once
+from support.profiles.read_once import read_once
 from support.thorough import THOROUGH_EXAMPLES
 
 # how long an example takes says more about the machine than about us, so there is no deadline; the same code gives the

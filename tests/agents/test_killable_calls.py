@@ -25,7 +25,7 @@ from gpuledger.regex import LOOKED_AT, NamePattern
 from gpuledger.system.killable import Died, _Standing, in_child
 from gpuledger.trace.deadline import until
 from support.command import PATIENCE_S
-from support.nsys_exports import call, kernel, minimal
+from support.profiles.nsys_exports import call, kernel, minimal
 from support.thorough import IS_THOROUGH
 from torture.servers import RunningServer, attacks
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpuledger.agents.profiles import AllowedFolders
 from gpuledger.errors import UnreadableProfile
 from gpuledger.system.opening import only_below
-from support.nsys_exports import kernel, minimal
+from support.profiles.nsys_exports import kernel, minimal
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,9 @@ from gpuledger.agents.answers import AgentAnswer
 from gpuledger.agents.calls import answered
 from gpuledger.agents.profiles import AgentProfiles, AllowedFolders
 from gpuledger.limits import DEFAULT_LIMITS, EXPORTER
-from support.capture_tools import tools
-from support.served_files import MARK, TRACE, everything
-from support.watched_opens import watched_opens
+from support.programs.capture_tools import tools
+from support.programs.served_files import MARK, TRACE, everything
+from support.programs.watched_opens import watched_opens
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 

@@ -14,7 +14,7 @@ from gpuledger.agents.profiles import AgentProfiles, AllowedFolders
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS
 from support.command import CAPTURES, gpuledger
-from support.opened import plain
+from support.profiles.opened import plain
 
 
 @pytest.fixture(scope="module")

@@ -26,9 +26,9 @@ from gpuledger.agents.calls import answered
 from gpuledger.agents.profiles import AgentProfiles, AllowedFolders
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.system.opening import entries_of, only_below, open_file, walk
-from support.served_files import MARK, everything
+from support.programs.served_files import MARK, everything
+from support.programs.watched_opens import watched_opens
 from support.thorough import IS_THOROUGH
-from support.watched_opens import watched_opens
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="paths are exchanged as Linux can")
 

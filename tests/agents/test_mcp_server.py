@@ -32,8 +32,8 @@ from gpuledger.present.safe_text import visible
 from gpuledger.verbs.run_store import RunFacts, add_run
 from gpuledger.version import own_version
 from support.command import CAPTURES, ROOT, gpuledger
-from support.memory_snapshots import unpacked_snapshots
-from support.nsys_exports import call, kernel, minimal
+from support.profiles.memory_snapshots import unpacked_snapshots
+from support.profiles.nsys_exports import call, kernel, minimal
 
 Given = TypeVar("Given")
 FILES = ("decode", "experts_batched", "experts_grouped", "metrics_llama")

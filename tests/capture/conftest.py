@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.other_machines import OtherMachine, furnished, pod, ssh_host
-from support.torch_traces import SMALL, saved
+from support.profiles.torch_traces import SMALL, saved
+from support.programs.other_machines import OtherMachine, furnished, pod, ssh_host
 
 
 @pytest.fixture(scope="session")

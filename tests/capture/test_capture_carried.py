@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from support.command import Ran, gpuledger
-from support.other_machines import OtherMachine
-from support.schemas import schema_of
+from support.pages.schemas import schema_of
+from support.programs.other_machines import OtherMachine
 
 SCHEMA = schema_of("capture")
 SHOW = "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('TOY')}))"

@@ -28,7 +28,7 @@ from gpuledger.errors import OutputRefused
 from gpuledger.json_types import builtins
 from gpuledger.system.machine import InstalledGpu, Machine
 from gpuledger.system.processes import MARK, group_members, marked_processes
-from support.schemas import schema_of
+from support.pages.schemas import schema_of
 
 SCHEMA = schema_of("capture")
 BEGUN = Manifest(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpuledger.capture.launchers import Remote, remote
 from gpuledger.capture.python_samples import ELSEWHERE
-from support.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
+from support.programs.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
 
 # ssh puts its arguments into one line, and a shell reads that; kubectl hands them over as they are
 SSH = '#!/bin/sh\nshift\ncd "$ELSEWHERE" && exec sh -c "$*"\n'

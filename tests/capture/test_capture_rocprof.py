@@ -12,7 +12,7 @@ import pytest
 from gpuledger.capture.output_files import CapturePlace
 from gpuledger.capture.rocprof import RocprofWishes, rocprof_flags
 from support.command import gpuledger
-from support.rocm_files import rocpd
+from support.profiles.rocm_files import rocpd
 
 PLACE = CapturePlace(Path("/runs"), "bench", "_results.db")
 OUTPUT = ["--output-format=rocpd", "--output-directory=/runs", "--output-file=bench_%pid%"]

@@ -19,9 +19,9 @@ from gpuledger.errors import OutputRefused, ToolFailed
 from gpuledger.system.interruption import Interruption, held_interrupts
 from gpuledger.system.processes import Patience, run_attended
 from gpuledger.version import own_version
-from support.capture_tools import IN_THE_BACKGROUND, Tools, alive, finished, interrupt, tools, wait_for
 from support.command import PATIENCE_S, gpuledger
-from support.schemas import schema_of
+from support.pages.schemas import schema_of
+from support.programs.capture_tools import IN_THE_BACKGROUND, Tools, alive, finished, interrupt, tools, wait_for
 from support.thorough import IS_THOROUGH, some
 
 SCHEMA = schema_of("capture")

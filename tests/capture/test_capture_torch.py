@@ -16,8 +16,8 @@ import pytest
 
 from gpuledger.capture.torch_command import RUNNER, Schedule, torch_command
 from gpuledger.errors import GpuledgerError
-from support.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
 from support.command import gpuledger_process
+from support.programs.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
 
 TRAIN = """
 import sys, torch

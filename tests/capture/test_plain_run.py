@@ -29,10 +29,10 @@ from gpuledger.capture.record import (
 )
 from gpuledger.capture.torch_command import Schedule
 from gpuledger.capture.torch_runner import WindowClock
-from support.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
 from support.command import gpuledger
-from support.cuda_marks import MarkedPrograms, marked_programs
-from support.schemas import schema_of
+from support.pages.schemas import schema_of
+from support.programs.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
+from support.programs.cuda_marks import MarkedPrograms, marked_programs
 
 SCHEMA = schema_of("capture")
 PLACE = CapturePlace(Path("folder"), "run", ".nsys-rep")

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from gpuledger.cli.verbs.run import run as verb
 from support.command import PATIENCE_S
-from support.other_machines import OtherMachine
+from support.programs.other_machines import OtherMachine
 
 ODD = 'it\'s "two" $HOME `id` \\ é'
 

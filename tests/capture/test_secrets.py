@@ -17,7 +17,7 @@ from gpuledger.capture.secrets import WITHHELD, shareable_command, shareable_val
 from gpuledger.trace.model import Private
 from gpuledger.verbs.info import info
 from support.command import ROOT, gpuledger
-from support.trace_notation import trace
+from support.traces.trace_notation import trace
 
 S = "hunter2-correct"
 """A secret that nothing in its own form gives away: its name must."""

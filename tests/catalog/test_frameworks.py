@@ -10,7 +10,7 @@ from gpuledger.catalog.frameworks import SIGNS, Framework, framework_of, is_amd,
 from gpuledger.trace.model import Gpu, Process, Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
-from support.trace_notation import of_tables, table
+from support.traces.trace_notation import of_tables, table
 
 TORCH = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>"
 GEMM = "ampere_sgemm_128x64_tn"

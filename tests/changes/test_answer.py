@@ -21,9 +21,9 @@ from gpuledger.ledger.causes import Cause
 from gpuledger.replay import scenario
 from gpuledger.replay.scenario import excerpt
 from gpuledger.trace.model import Trace
-from support.book_checks import analysed
-from support.program import Program
 from support.thorough import tries
+from support.traces.book_checks import analysed
+from support.traces.program import Program
 
 Asked = Callable[[Changes], ProgramChange]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.command import ROOT
-from support.shown_commands import hold_against_its_commands, sessions
+from support.pages.shown_commands import hold_against_its_commands, sessions
 
 PAGES = [page for page in (*ROOT.glob("*.zh.md"), *sorted((ROOT / "docs").rglob("*.zh.md"))) if sessions(page)]
 

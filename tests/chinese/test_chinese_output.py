@@ -12,10 +12,10 @@ import pytest
 from gpuledger.catalog.range_names import PHASES
 from gpuledger.present.views.runs.bench import bench_document
 from gpuledger.present.writers import write
-from support.chinese_text import CHINESE_CASES, CJK, chinese_arguments, english
 from support.command import gpuledger
-from support.html_pages import parsed
-from support.memory_snapshots import unpacked_snapshots
+from support.pages.chinese_text import CHINESE_CASES, CJK, chinese_arguments, english
+from support.pages.html_pages import parsed
+from support.profiles.memory_snapshots import unpacked_snapshots
 
 pytestmark = pytest.mark.usefixtures("profiles_read_once")
 

@@ -15,8 +15,8 @@ from gpuledger.messages import translated
 from gpuledger.read import open_trace
 from gpuledger.selection import Selection
 from gpuledger.verbs.report import build_report
-from support.chinese_text import CJK
 from support.command import NAMES, ROOT, gpuledger
+from support.pages.chinese_text import CJK
 from support.thorough import some
 
 chinese = partial(translated, language="zh")

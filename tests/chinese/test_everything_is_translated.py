@@ -13,7 +13,7 @@ from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.messages import LANGUAGES, catalogue
 from support.command import ROOT
 from support.package_source import PACKAGE
-from support.terms import term_rows
+from support.pages.terms import term_rows
 
 TOOL: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "messages.py"), run_name="messages")
 

@@ -25,8 +25,8 @@ from gpuledger.present.views.schema import answer_types
 from gpuledger.system.interruption import noted_interrupts
 from gpuledger.verbs import VERBS
 from support.command import gpuledger, gpuledger_process
-from support.nsys_exports import kernel, minimal, push
-from support.schemas import schema_of
+from support.pages.schemas import schema_of
+from support.profiles.nsys_exports import kernel, minimal, push
 
 pytestmark = pytest.mark.usefixtures("ncu_asked_once")
 

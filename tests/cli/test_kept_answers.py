@@ -23,7 +23,7 @@ from gpuledger.read.cache.cached_open import finish_writing
 from gpuledger.system.kept_files import FileState
 from gpuledger.verbs import LATENCY_TIERS, VERBS, profiles
 from support.command import CAPTURES, PATIENCE_S, ROOT, Ran, gpuledger
-from support.opened import plain
+from support.profiles.opened import plain
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from gpuledger.diagnosis.cases import (
 )
 from gpuledger.diagnosis.score import ScoreTally, ToolScore, tool_score
 from gpuledger.errors import GpuledgerError
-from support.schemas import schema_of
+from support.pages.schemas import schema_of
 
 BENCHMARK = diagnosis_benchmark()
 

@@ -9,9 +9,9 @@ import pytest
 
 from gpuledger.diagnosis import score
 from gpuledger.present.safe_text import display_width
-from support.chinese_text import CJK
 from support.command import gpuledger
-from support.schemas import schema_of
+from support.pages.chinese_text import CJK
+from support.pages.schemas import schema_of
 
 FEW = "--only=side_streams,legacy_stream,sleep_pageable"
 """From small archives: one that we name, one that we miss, one with two faults."""

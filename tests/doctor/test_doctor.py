@@ -31,7 +31,7 @@ from gpuledger.system import machine
 from gpuledger.system.machine import InstalledGpu, Machine
 from gpuledger.system.processes import Ran
 from support.command import ROOT, gpuledger, gpuledger_process
-from support.schemas import schema_of
+from support.pages.schemas import schema_of
 
 H200 = InstalledGpu(0, "NVIDIA H200", 150_754_820_096, 345, 1980, 700_000, is_split=False, compute_mode="default")
 HEALTHY = Machine("570.133.20", "12.8", (H200,), "", "NVML")

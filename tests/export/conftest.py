@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.rank_traces import generator
+from support.traces.rank_traces import generator
 
 
 @pytest.fixture(scope="session")

@@ -40,12 +40,12 @@ from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
 from gpuledger.verbs.report import build_report
 from support.command import ROOT, gpuledger
-from support.nsys_exports import call, kernel, minimal, push
-from support.perfetto_decoder import Decoded, decode, fields, signed
-from support.random_export import write as write_random
+from support.pages.timelines import NASTY, ON_GPU, clean, counted, expected, launched, nasty_trace, perfetto
+from support.profiles.nsys_exports import call, kernel, minimal, push
+from support.profiles.perfetto_decoder import Decoded, decode, fields, signed
+from support.profiles.random_export import write as write_random
 from support.thorough import tries
-from support.timelines import NASTY, ON_GPU, clean, counted, expected, launched, nasty_trace, perfetto
-from support.trace_notation import of_tables, table, trace
+from support.traces.trace_notation import of_tables, table, trace
 
 
 @pytest.fixture(scope="module")

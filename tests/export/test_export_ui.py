@@ -17,12 +17,12 @@ from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
-from support.chromium import shown
-from support.page_browser import Browser
-from support.perfetto_decoder import Decoded, decode
+from support.pages.chromium import shown
+from support.pages.page_browser import Browser
+from support.pages.timelines import NASTY, clean, counted, expected, launched, nasty_trace, perfetto
+from support.profiles.perfetto_decoder import Decoded, decode
 from support.thorough import IS_THOROUGH
-from support.timelines import NASTY, clean, counted, expected, launched, nasty_trace, perfetto
-from support.trace_notation import of_tables, table
+from support.traces.trace_notation import of_tables, table
 
 PER_TRACK = """
     SELECT coalesce(process.name, above.name) AS heading, thread.name AS thread, track.name AS name, count(*)

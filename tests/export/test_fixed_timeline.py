@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.command import gpuledger
-from support.perfetto_decoder import decode as decoded
+from support.profiles.perfetto_decoder import decode as decoded
 
 
 @pytest.fixture

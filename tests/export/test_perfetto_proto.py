@@ -11,7 +11,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
 
 from gpuledger import Table, open_trace
-from support.timelines import perfetto
+from support.pages.timelines import perfetto
 
 
 def unknown(message: Any, path: str) -> Iterator[str]:

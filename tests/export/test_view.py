@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from gpuledger.errors import MissingPackage, OutputRefused
 from gpuledger.export.perfetto_server import Viewer, content_policy, ui_files
 from support.command import PATIENCE_S, gpuledger
-from support.nsys_exports import call, kernel, minimal
+from support.profiles.nsys_exports import call, kernel, minimal
 
 pytest.importorskip("viztracer")
 

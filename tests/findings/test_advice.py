@@ -16,10 +16,10 @@ from gpuledger.findings.finding import Finding
 from gpuledger.trace.model import Gpu
 from gpuledger.verbs.report import build_report
 from support.command import ROOT
-from support.corpus import CORPUS
-from support.opened import report_of, trace_of
-from support.program import Program
+from support.profiles.corpus import CORPUS
+from support.profiles.opened import report_of, trace_of
 from support.thorough import some
+from support.traces.program import Program
 
 WORDS = {
     Framework.TORCH: r"torch\.|TORCH_|PYTORCH|DataLoader|\.item\(\)|\.cpu\(\)|device=.cuda|non_blocking|pin_memory"

@@ -14,7 +14,7 @@ import pytest
 
 from gpuledger import build_report, open_trace
 from support.command import CAPTURES
-from support.opened import plain
+from support.profiles.opened import plain
 
 FIRST = {
     "llama_float32": "PRECISION",

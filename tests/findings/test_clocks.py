@@ -7,7 +7,7 @@ import pytest
 from gpuledger import build_report
 from gpuledger.findings.finding import Finding
 from gpuledger.trace.model import Trace
-from support.sampled_traces import PERIOD_NS, SM_ACTIVE, TENSOR, in_turn, sampled, with_samples
+from support.traces.sampled_traces import PERIOD_NS, SM_ACTIVE, TENSOR, in_turn, sampled, with_samples
 
 CLOCK = "GPC Clock Frequency [MHz]"
 MEGAHERTZ = 1_000_000

@@ -13,7 +13,7 @@ from gpuledger import build_report
 from gpuledger.findings.finding import MANY_A_STEP, count_words, often
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
-from support.trace_notation import called
+from support.traces.trace_notation import called
 
 STEPS = "4 times every 10000: ranges t1: 1-9999 step; t1: 8000-8003 launch -> s7: 8005-10000"
 

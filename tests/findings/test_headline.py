@@ -16,10 +16,10 @@ from gpuledger.ledger.levels import COVERAGE
 from gpuledger.present.views.report_parts import verdict
 from gpuledger.units import share_text
 from support.command import ROOT
-from support.corpus import CORPUS, corpus_file
-from support.opened import report_of, trace_of
-from support.saving_laws import broken_laws
+from support.profiles.corpus import CORPUS, corpus_file
+from support.profiles.opened import report_of, trace_of
 from support.thorough import some
+from support.traces.saving_laws import broken_laws
 
 OURS = sorted(path.name.removesuffix(".xz") for path in (ROOT / "captures" / "nsys").glob("*.sqlite.xz"))
 TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))

@@ -11,9 +11,9 @@ from gpuledger.findings.copies import could_be_hidden_ns
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
-from support.book_checks import analysed, check_balance
-from support.program import programmed
-from support.trace_notation import called, traced
+from support.traces.book_checks import analysed, check_balance
+from support.traces.program import programmed
+from support.traces.trace_notation import called, traced
 
 
 def device_of(trace: Trace) -> Device:

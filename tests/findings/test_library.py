@@ -13,9 +13,9 @@ from gpuledger import open_trace
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rules import findings
 from gpuledger.selection import Selection
-from support.book_checks import analysed
 from support.command import CAPTURES
-from support.opened import plain
+from support.profiles.opened import plain
+from support.traces.book_checks import analysed
 
 STEP = Selection(range_pattern="^step$")
 

@@ -21,7 +21,7 @@ from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.tables import Table
 from gpuledger.verbs.report import Report
 from support.command import ROOT
-from support.opened import plain
+from support.profiles.opened import plain
 from support.thorough import some
 
 WITHIN = 0.25

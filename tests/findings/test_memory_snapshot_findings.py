@@ -13,8 +13,8 @@ from gpuledger.findings.finding import Finding
 from gpuledger.findings.memory import snapshot_findings
 from gpuledger.read.snapshot import open_snapshot
 from support.command import gpuledger
-from support.memory_snapshots import MIB, Program, unpacked_snapshots, written
-from support.schemas import schema_of
+from support.pages.schemas import schema_of
+from support.profiles.memory_snapshots import MIB, Program, unpacked_snapshots, written
 
 PLANTED = {
     "steady": (),

@@ -11,9 +11,9 @@ from gpuledger.export.sections import finding_mark
 from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding
 from gpuledger.selection import Selection
 from gpuledger.units import instant_text
-from support.nsys_exports import PID, TID, call, kernel, minimal, push
-from support.torch_traces import saved
-from support.trace_notation import called
+from support.profiles.nsys_exports import PID, TID, call, kernel, minimal, push
+from support.profiles.torch_traces import saved
+from support.traces.trace_notation import called
 
 US, STEP = 1_000, 10_000
 

@@ -13,9 +13,9 @@ import pytest
 from gpuledger import open_trace
 from gpuledger.findings.rules import findings
 from gpuledger.selection import Selection
-from support.book_checks import analysed, check_balance
 from support.command import CAPTURES
-from support.planted_findings import EXPECTED, HELD_OUT
+from support.traces.book_checks import analysed, check_balance
+from support.traces.planted_findings import EXPECTED, HELD_OUT
 
 TWO_REASONS = ("growing_alloc", "nonzero")
 """Mending them also does without kernels: those that copy, or those that look for what is not zero.

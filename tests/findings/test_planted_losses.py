@@ -15,12 +15,12 @@ from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.lost_work import NOTABLE, lost_work
 from gpuledger.present.views.report_parts import verdict
 from gpuledger.verbs.report import Report
-from support.book_checks import check_balance
 from support.command import CAPTURES, ROOT
-from support.corpus import CORPUS
-from support.opened import report_of, trace_of
-from support.planted_losses import COPIES, ON_GPU, torch_without_rows, without_graphs, without_rows
+from support.profiles.corpus import CORPUS
+from support.profiles.opened import report_of, trace_of
+from support.profiles.planted_losses import COPIES, ON_GPU, torch_without_rows, without_graphs, without_rows
 from support.thorough import some
+from support.traces.book_checks import check_balance
 
 TORCH = ROOT / "captures" / "torch"
 TOLERANCE = 0.03

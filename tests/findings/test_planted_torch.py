@@ -11,10 +11,10 @@ import pytest
 
 from gpuledger import open_trace
 from gpuledger.findings.rules import findings
-from support.book_checks import analysed, check_balance
 from support.command import ROOT
-from support.opened import plain
-from support.planted_findings import EXPECTED, HELD_OUT
+from support.profiles.opened import plain
+from support.traces.book_checks import analysed, check_balance
+from support.traces.planted_findings import EXPECTED, HELD_OUT
 
 STEPS = 12
 CASES = (

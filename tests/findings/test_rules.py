@@ -19,11 +19,11 @@ from gpuledger.replay.graph import OperationFlag
 from gpuledger.replay.scenario import scenario
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
-from support import torch_traces
-from support.book_checks import analysed
-from support.nsys_exports import minimal, push
-from support.sampled_traces import SM_ACTIVE, in_turn, sampled, with_samples
-from support.trace_notation import trace
+from support.profiles import torch_traces
+from support.profiles.nsys_exports import minimal, push
+from support.traces.book_checks import analysed
+from support.traces.sampled_traces import SM_ACTIVE, in_turn, sampled, with_samples
+from support.traces.trace_notation import trace
 
 
 def test_a_profile_without_gpu_work_is_refused_with_the_page_to_read(tmp_path: Path) -> None:

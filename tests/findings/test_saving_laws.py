@@ -15,11 +15,11 @@ from gpuledger import build_report, open_trace
 from gpuledger.verbs.report import Report
 from gpuledger.verbs.whatif import whatif
 from support.command import ROOT
-from support.opened import report_of, trace_of
-from support.program import Program
-from support.random_export import SCHEMA, write
-from support.saving_laws import broken_laws, waits_with_their_gaps_ns
+from support.profiles.opened import report_of, trace_of
+from support.profiles.random_export import SCHEMA, write
 from support.thorough import some
+from support.traces.program import Program
+from support.traces.saving_laws import broken_laws, waits_with_their_gaps_ns
 
 CAPTURES = ROOT / "captures"
 

@@ -12,7 +12,7 @@ import pytest
 
 from gpuledger import build_report, open_trace
 from support.command import CAPTURES
-from support.opened import plain
+from support.profiles.opened import plain
 
 FAULTS = {
     "sleep_pageable": {"HOST-OS": "fix1", "COPY-PAGEABLE": "fix2"},

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuledger import build_report, open_trace
 from gpuledger.trace.tables import Table
-from support.nsys_exports import PID, call, kernel, minimal
+from support.profiles.nsys_exports import PID, call, kernel, minimal
 
 US = 1_000
 PAGE = 4096

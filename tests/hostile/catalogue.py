@@ -25,8 +25,8 @@ from hostile.files import JSON, KERNEL, Make, at, holding, named
 from hostile.jsons import events, swapped, text
 from hostile.meanings import FAR, kernels, nsys, torch
 from hostile.reports import DRAM, DURATION, HEAD, LONG, RAW, UNITS, metric, page, raw, row
-from support import rocm_files, xplane_files
-from support.nsys_exports import call, kernel, push
+from support.profiles import rocm_files, xplane_files
+from support.profiles.nsys_exports import call, kernel, push
 from support.thorough import IS_THOROUGH
 
 

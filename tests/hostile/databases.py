@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hostile.files import Make, export
-from support.nsys_exports import PID, call, insert, kernel, minimal
-from support.random_export import SCHEMA
+from support.profiles.nsys_exports import PID, call, insert, kernel, minimal
+from support.profiles.random_export import SCHEMA
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 Change = Callable[[sqlite3.Connection], object]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support.nsys_exports import call, kernel, minimal, push
+from support.profiles.nsys_exports import call, kernel, minimal, push
 
 Make = Callable[[Path], Path]
 """Makes the case in an empty folder and gives the path to open."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hostile.files import CALL, EVENTS, KERNEL, KERNEL_ARGS, Make, holding
-from support.nsys_exports import PID, call, insert, kernel, minimal, push
-from support.random_export import HOST
+from support.profiles.nsys_exports import PID, call, insert, kernel, minimal, push
+from support.profiles.random_export import HOST
 
 FAR = 2**63 - 1
 

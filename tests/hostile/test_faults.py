@@ -31,7 +31,7 @@ from hostile.databases import many_rows
 from hostile.files import JSON, export, trace
 from hostile.forked import server
 from support.command import PATIENCE_S, gpuledger
-from support.nsys_exports import call, kernel, minimal
+from support.profiles.nsys_exports import call, kernel, minimal
 from support.thorough import some
 
 COMMAND = [sys.executable, "-m", "gpuledger"]

@@ -22,7 +22,7 @@ from hostile.forked import server
 from hostile.jsons import op_args
 from hostile.reports import raw, row
 from support.command import CAPTURES, ROOT, gpuledger
-from support.nsys_exports import kernel, minimal
+from support.profiles.nsys_exports import kernel, minimal
 from torture.growth import cpu_s
 
 PAGE = ROOT / "docs" / "concepts" / "security.md"

@@ -29,7 +29,7 @@ from gpuledger.present.document import Document
 from gpuledger.present.safe_text import visible, visible_json, visible_lines
 from gpuledger.present.writers import write
 from support.command import ROOT, gpuledger
-from support.torch_traces import OURS
+from support.profiles.torch_traces import OURS
 
 pytestmark = pytest.mark.usefixtures("profiles_read_once")
 

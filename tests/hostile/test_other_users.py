@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from support.command import PATIENCE_S, gpuledger
-from support.nsys_exports import call, kernel, minimal
-from support.own_processes import PROBE, Watched, listening
-from support.rank_traces import generator
+from support.profiles.nsys_exports import call, kernel, minimal
+from support.programs.own_processes import PROBE, Watched, listening
+from support.traces.rank_traces import generator
 
 pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="no /proc on this system")
 IS_ROOT = os.geteuid() == 0 and shutil.which("setpriv") is not None

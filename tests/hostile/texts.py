@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from support.nsys_exports import PID, call, insert, kernel, minimal, push
+from support.profiles.nsys_exports import PID, call, insert, kernel, minimal, push
 
 TEXTS: Mapping[str, str] = {
     "script": "<script>alert(1)</script>",

@@ -40,9 +40,9 @@ from gpuledger.system import resources
 from gpuledger.verbs.fleet import progress_bar
 from gpuledger.version import own_version
 from support.command import ROOT, gpuledger
-from support.own_processes import Watched
-from support.rank_traces import generator
-from support.schemas import schema_of
+from support.pages.schemas import schema_of
+from support.programs.own_processes import Watched
+from support.traces.rank_traces import generator
 
 DLRM = ROOT.parent / "shared/corpus/torch/facebookresearch+param__et_replay__tests__inputs__dlrm_kineto.tar.gz"
 RANKS, STEPS, LATE = 4, 5, 2

@@ -25,12 +25,12 @@ from gpuledger.rows import labels_of
 from gpuledger.selection import Selection
 from gpuledger.trace.tables import Kind
 from support.command import gpuledger
-from support.corpus import corpus_file
-from support.nsys_exports import call, insert, kernel, push
-from support.random_export import HOST
-from support.rank_traces import generator
-from support.split_export import split_by_rank
+from support.profiles.corpus import corpus_file
+from support.profiles.nsys_exports import call, insert, kernel, push
+from support.profiles.random_export import HOST
+from support.profiles.split_export import split_by_rank
 from support.thorough import tries
+from support.traces.rank_traces import generator
 
 Unpack = Callable[[str], Path]
 ALL_REDUCE, GEMM, LAUNCH = 10, 11, 12

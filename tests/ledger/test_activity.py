@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuledger.ledger.activity import Activities, activities
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Table
-from support.trace_notation import of_tables, table
+from support.traces.trace_notation import of_tables, table
 
 ON_GPU = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 rows = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5), st.integers(0, 3)), max_size=6)

@@ -10,8 +10,8 @@ import pytest
 
 from gpuledger import Table, Trace, open_trace
 from gpuledger.catalog.kernel_names import parse
-from support.book_checks import analysed
 from support.command import ROOT
+from support.traces.book_checks import analysed
 
 TORCH = ROOT / "captures" / "torch"
 NAMES = ("attn", "decode", "graph", "moe_batched_gemm", "moe_loop")

@@ -8,8 +8,8 @@ import pytest
 from gpuledger import Trace, build_report, gaps, memory, ops, ranges, steps
 from gpuledger.selection import Selection
 from support.command import ROOT
-from support.opened import trace_of
-from support.trace_notation import trace
+from support.profiles.opened import trace_of
+from support.traces.trace_notation import trace
 
 CAPTURES = ("nsys/graph.sqlite.xz", "nsys/zoo_node.sqlite.xz", "torch/work.json.gz")
 NAMES = ("nchwToNhwcKernel", "ampere_sgemm_128x64_tn", "ncclDevKernel_AllReduce_Sum", "cast_kernel", "im2col", "x")

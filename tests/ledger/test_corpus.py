@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from gpuledger import NotMeasured, Table
-from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS, by_name
+from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS, by_name
 from gpuledger.present.views.nvidia import nvidia_sheet
 from support.command import gpuledger
-from support.corpus import FILES
-from support.opened import plain, trace_of
+from support.profiles.corpus import FILES
+from support.profiles.opened import plain, trace_of
 from support.thorough import some
 
 pytestmark = pytest.mark.skipif(not FILES, reason="no third-party profiles beside the checkout")

@@ -14,8 +14,8 @@ from gpuledger.ledger.lost_work import LostWork, lost_work
 from gpuledger.ledger.ranges import innermost
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Rows, Table
-from support.book_checks import analysed, check_balance
-from support.trace_notation import table, trace
+from support.traces.book_checks import analysed, check_balance
+from support.traces.trace_notation import table, trace
 
 Bounds = list[tuple[int, int, int]]
 

@@ -18,12 +18,12 @@ from gpuledger.ledger.books import Line, ledger
 from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.trace.spans import Span
-from support.book_checks import analysed, check_balance
 from support.command import NAMES
-from support.corpus import FILES
-from support.nsys_exports import call, minimal, push
+from support.profiles.corpus import FILES
+from support.profiles.nsys_exports import call, minimal, push
 from support.thorough import some
-from support.trace_notation import of_tables, trace
+from support.traces.book_checks import analysed, check_balance
+from support.traces.trace_notation import of_tables, trace
 
 NO_CUTS = np.empty(0, np.int64)
 
@@ -135,7 +135,7 @@ def test_states_are_in_order_of_precedence() -> None:
 
 def test_the_report_of_nothing_is_one_sentence(tmp_path: Path) -> None:
     from support.command import gpuledger
-    from support.nsys_exports import minimal, push
+    from support.profiles.nsys_exports import minimal, push
 
     ran = gpuledger("report", minimal(tmp_path / "a.sqlite", NVTX=[push(0, 5, "step")]))
     assert (ran.exit_code, ran.stdout) == (1, "")

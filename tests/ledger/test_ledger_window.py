@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import open_trace
-from gpuledger.analyse.gap_summary import gap_summary
+from gpuledger.analyse.idle.gap_summary import gap_summary
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Spans, cut_to, holds, union
-from support.book_checks import analysed, check_balance
 from support.command import NAMES, gpuledger
-from support.nsys_exports import call, kernel, minimal, push
+from support.profiles.nsys_exports import call, kernel, minimal, push
 from support.thorough import some
+from support.traces.book_checks import analysed, check_balance
 
 LAYERS = 3
 

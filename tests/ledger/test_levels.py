@@ -21,10 +21,10 @@ from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
 from gpuledger.trace.tables import Rows, Table
-from support.book_checks import analysed
 from support.command import ROOT
-from support.corpus import corpus_file
-from support.program import Program
+from support.profiles.corpus import corpus_file
+from support.traces.book_checks import analysed
+from support.traces.program import Program
 
 LAYER = ("norm", "gemm_qkv", "flash", "gemm_out", "norm", "gemm_up", "silu", "gemm_down")
 

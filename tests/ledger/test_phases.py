@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuledger.selection import Selection
 from gpuledger.verbs.gaps import gaps
-from support.trace_notation import trace
+from support.traces.trace_notation import trace
 
 
 def decoded(prompts: dict[int, int], count: int = 12) -> list[str]:

@@ -16,9 +16,9 @@ from gpuledger.findings.pages import codes
 from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.units import share_text, time_text
 from support.command import gpuledger
-from support.nsys_exports import TID, call, insert, kernel, minimal
+from support.profiles.nsys_exports import TID, call, insert, kernel, minimal
+from support.profiles.torch_traces import CAPTURES
 from support.thorough import some
-from support.torch_traces import CAPTURES
 
 pytestmark = pytest.mark.usefixtures("profiles_read_once")
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.launch_costs import launch_costs
+from gpuledger.analyse.idle.launch_costs import launch_costs
 from gpuledger.analyse.memory.figures import memory_totals, memory_use
-from gpuledger.analyse.over_time import MOST_STREAMS, bin_edges, stream_use
+from gpuledger.analyse.timeline.over_time import MOST_STREAMS, bin_edges, stream_use
 from gpuledger.catalog.kernel_families import FAMILIES
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import CAUSES
@@ -37,8 +37,8 @@ from gpuledger.present.charts.roofline import Ceiling, Spot, roofline
 from gpuledger.present.charts.svg import WIDE, Boxes, Dot, Picture, Trail, Words, svg, svg_alone, text_width
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span, total, union
-from support.html_pages import reported
-from support.trace_notation import trace
+from support.pages.html_pages import reported
+from support.traces.trace_notation import trace
 
 Unpacked = Callable[[str], Path]
 SHARES = st.lists(st.integers(1, 10**12), min_size=1, max_size=20)

@@ -10,8 +10,8 @@ import pytest
 from gpuledger.cli.main import verb_named
 from gpuledger.present.safe_text import display_width
 from gpuledger.verbs import VERBS
-from support.chinese_text import CHINESE_CASES, CJK, chinese_arguments
 from support.command import gpuledger
+from support.pages.chinese_text import CHINESE_CASES, CJK, chinese_arguments
 
 pytestmark = pytest.mark.usefixtures("profiles_read_once")
 

@@ -15,8 +15,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from gpuledger.present.safe_text import display_width
-from support.chinese_text import CJK
 from support.command import NAMES, gpuledger
+from support.pages.chinese_text import CJK
 
 pytestmark = pytest.mark.usefixtures("profiles_read_once")
 

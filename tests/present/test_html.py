@@ -20,8 +20,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.inventory import MEANING
-from gpuledger.analyse.nvidia_tables import cuda_gpu_kern_sum
+from gpuledger.analyse.recorded.inventory import MEANING
+from gpuledger.analyse.recorded.nvidia_tables import cuda_gpu_kern_sum
 from gpuledger.attribution.flame_trees import MOST_NODES, flame_trees
 from gpuledger.cli.verbs.report import report as verb
 from gpuledger.errors import MissingPackage
@@ -39,10 +39,10 @@ from gpuledger.trace.measured import KernelReport
 from gpuledger.units import share_text
 from gpuledger.verbs.report import Report, build_report
 from gpuledger.visible_text import visible
-from support.chinese_text import CJK
 from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
-from support.html_pages import HOSTILE, Element, held, named_export, page_of, parsed, reported, values
-from support.nsys_exports import call, insert, kernel, minimal, push
+from support.pages.chinese_text import CJK
+from support.pages.html_pages import HOSTILE, Element, held, named_export, page_of, parsed, reported, values
+from support.profiles.nsys_exports import call, insert, kernel, minimal, push
 from support.thorough import some
 
 Unpacked = Callable[[str], Path]

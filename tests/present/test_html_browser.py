@@ -21,9 +21,9 @@ from gpuledger.cli.verbs.fleet import fleet
 from gpuledger.cli.verbs.report import report
 from gpuledger.units import share_text, signed_time, time_text
 from support.command import ROOT
-from support.html_pages import HOSTILE, named_export
-from support.ncu_answers import asked_once
-from support.page_browser import Browser, Page, kept_open, opened
+from support.pages.html_pages import HOSTILE, named_export
+from support.pages.page_browser import Browser, Page, kept_open, opened
+from support.profiles.ncu_answers import asked_once
 from support.thorough import IS_THOROUGH, some
 
 PAGES = ("decode", "moe", "layer", "diff", "align", "ranks", "zh", "hostile")

@@ -23,7 +23,7 @@ from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.tables import Table
 from support.command import ROOT, gpuledger
-from support.schemas import schema_of
+from support.pages.schemas import schema_of
 
 pytestmark = pytest.mark.usefixtures("profiles_read_once")
 

@@ -14,7 +14,7 @@ from gpuledger.agents.profiles import AgentProfiles, AllowedFolders
 from gpuledger.agents.report_tools import report
 from gpuledger.analyse.diff.compare import COMPUTE_PARTS
 from gpuledger.analyse.light.operator_roofline import operator_roofline
-from gpuledger.analyse.steady_kernels import SteadyKernels, all_steady
+from gpuledger.analyse.light.steady_kernels import SteadyKernels, all_steady
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.selection import Selection

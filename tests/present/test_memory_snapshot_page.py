@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from gpuledger.present.safe_text import display_width
-from support.chinese_text import CJK
 from support.command import gpuledger
-from support.memory_snapshots import MIB, Program, unpacked_snapshots, written
-from support.page_browser import Browser, opened
-from support.schemas import schema_of
+from support.pages.chinese_text import CJK
+from support.pages.page_browser import Browser, opened
+from support.pages.schemas import schema_of
+from support.profiles.memory_snapshots import MIB, Program, unpacked_snapshots, written
 
 
 @pytest.mark.parametrize("name", ["leak", "oom_fragmented", "churn", "late"])

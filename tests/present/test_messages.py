@@ -29,9 +29,9 @@ from hypothesis import strategies as st
 from gpuledger.ledger.causes import CAUSES
 from gpuledger.messages import Message, capitalised, catalogue, joined, parse_catalogue, say, translated
 from gpuledger.present.safe_text import display_width, padded, visible, wrapped
-from support.chinese_text import CJK
 from support.command import PATIENCE_S, ROOT, gpuledger
 from support.package_source import MODULES
+from support.pages.chinese_text import CJK
 
 TOOL: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "messages.py"), run_name="messages")
 """What `make messages` runs: it collects what the package says."""

@@ -33,11 +33,11 @@ from gpuledger.read import open_trace
 from gpuledger.units import share_text, time_text
 from gpuledger.verbs.report import Report, build_report
 from support.command import ROOT
-from support.corpus import CORPUS, members, timelines
-from support.html_pages import page_of, parsed, values
-from support.program import Program
-from support.saving_laws import broken_laws
+from support.pages.html_pages import page_of, parsed, values
+from support.profiles.corpus import CORPUS, members, timelines
 from support.thorough import some
+from support.traces.program import Program
+from support.traces.saving_laws import broken_laws
 
 OURS = timelines(ROOT / "captures")
 OTHERS = timelines(CORPUS.parent)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.analyse.gap_summary import GapRow, gap_summary
-from gpuledger.analyse.step_summary import StepRow
+from gpuledger.analyse.idle.gap_summary import GapRow, gap_summary
+from gpuledger.analyse.phases.step_summary import StepRow
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.profiled_run import ProfiledRun
@@ -32,8 +32,8 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
 from gpuledger.units import parse_instant, time_text
 from support.command import NAMES, ROOT, gpuledger
-from support.corpus import FILES
-from support.opened import report_of
+from support.profiles.corpus import FILES
+from support.profiles.opened import report_of
 from support.thorough import some
 
 TORCH = sorted((ROOT / "captures" / "torch").glob("*.json.gz"))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from support.html_pages import page_of, reported
-from support.page_browser import Browser, Page, opened
+from support.pages.html_pages import page_of, reported
+from support.pages.page_browser import Browser, Page, opened
 
 WIDTHS = (390, 1024, 1600)
 Unpacked = Callable[[str], Path]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS
+from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS
 from gpuledger.messages import say, translated
 from gpuledger.present.document import SheetBlock
 from gpuledger.present.sheet import Column, Sheet, Term, Unit

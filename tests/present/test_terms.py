@@ -16,7 +16,7 @@ from gpuledger.messages import catalogue
 from gpuledger.sql.tables import TABLES
 from gpuledger.verbs import VERBS
 from support.command import ROOT
-from support.terms import PAGE, term_rows
+from support.pages.terms import PAGE, term_rows
 
 NOT_ENGLISH = re.compile(
     r"\b(booked|stranded|POP/s|at work|mended)\b|\btold\b(?! (apart|otherwise))|\d x (faster|slower|as fast)",

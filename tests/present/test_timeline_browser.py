@@ -11,9 +11,9 @@ import pytest
 from gpuledger.selection import Selection
 from gpuledger.units import time_text
 from gpuledger.verbs.report import build_report
-from support import trace_notation as notation
-from support.html_pages import page_of, reported
-from support.page_browser import Browser, Page, kept_open, opened
+from support.pages.html_pages import page_of, reported
+from support.pages.page_browser import Browser, Page, kept_open, opened
+from support.traces import trace_notation as notation
 
 EVENTS = 50_000
 FRAME_MS = 16.7

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.timeline import EventFinder, EventSource, stream_cover
+from gpuledger.analyse.timeline.events import EventFinder, EventSource, stream_cover
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.present.writers.html.scripted import packed, steps_between
 from gpuledger.selection import Selection
 from gpuledger.trace.spans import total, union
 from gpuledger.trace.tables import Table
 from gpuledger.verbs.report import Report
-from support.html_pages import HOSTILE, named_export, page_of, parsed, reported
+from support.pages.html_pages import HOSTILE, named_export, page_of, parsed, reported
 
 
 def unpacked(text: str, count: int) -> list[int]:

@@ -16,10 +16,10 @@ from gpuledger.present.charts.svg import Boxes, Picture, Words, svg_alone
 from gpuledger.present.palette import TONES
 from gpuledger.present.views.timeline import timeline_picture
 from gpuledger.trace.spans import Span
-from support.chinese_text import CJK
 from support.command import CAPTURES
-from support.opened import report_of
-from support.trace_notation import trace
+from support.pages.chinese_text import CJK
+from support.profiles.opened import report_of
+from support.traces.trace_notation import trace
 
 
 def boxes(picture: Picture, *, hatched: bool) -> list[tuple[float, float, float, float]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from support.command import ROOT, gpuledger
-from support.html_pages import parsed
-from support.opened import plain
+from support.pages.html_pages import parsed
+from support.profiles.opened import plain
 
 LAYER = ROOT / "captures" / "ncu" / "layer_raw.csv.xz"
 SAMPLED = ROOT / "captures" / "nsys" / "metrics_llama.sqlite.xz"

@@ -16,7 +16,7 @@ import yaml
 
 from gpuledger.cli.main import verb_named
 from support.command import CAPTURES, ROOT
-from support.opened import plain
+from support.profiles.opened import plain
 
 ACTION = ROOT / "action.yml"
 pytestmark = pytest.mark.skipif(not ACTION.is_file(), reason="not part of what was unpacked")

@@ -18,8 +18,8 @@ import pytest
 
 from gpuledger_workloads.command_lines import PARSERS
 from support.command import ROOT, gpuledger
-from support.corpus import corpus_file
-from support.published_tables import KERNELS, NOTES, write_published_tables
+from support.profiles.corpus import corpus_file
+from support.profiles.published_tables import KERNELS, NOTES, write_published_tables
 
 FILES = {
     **{

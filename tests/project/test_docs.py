@@ -15,7 +15,7 @@ import pytest
 
 from support.command import ROOT
 from support.package_source import MODULES, PACKAGE, part
-from support.shown_commands import hold_against_its_commands, sessions
+from support.pages.shown_commands import hold_against_its_commands, sessions
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "captures").glob("*.md")])
 LLMS = ROOT / "docs" / "llms.txt"
@@ -118,7 +118,7 @@ def test_the_rooms_of_the_house_are_those_there_are() -> None:
 
 
 def test_every_question_names_a_command_that_exists() -> None:
-    from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS
+    from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS
     from gpuledger.verbs import VERBS
 
     table = (ROOT / "docs" / "README.md").read_text()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.command import ROOT
-from support.corpus import CORPUS
+from support.profiles.corpus import CORPUS
 from support.thorough import some
 
 SAID: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "what_is_said.py"), run_name="what_is_said")

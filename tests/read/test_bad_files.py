@@ -13,8 +13,8 @@ import pytest
 
 from hostile.databases import another_database, no_tables
 from support.command import Ran, gpuledger
-from support.nsys_exports import call, kernel, minimal, push
-from support.rocm_files import rocprof_csv
+from support.profiles.nsys_exports import call, kernel, minimal, push
+from support.profiles.rocm_files import rocprof_csv
 
 
 def refused(ran: Ran) -> str:

@@ -16,8 +16,8 @@ from gpuledger.trace.model import Decoding
 from hostile.databases import KERNELS, changed, damaged, put, with_log
 from hostile.files import Make, export, trace
 from support.command import gpuledger
-from support.nsys_exports import kernel, minimal
-from support.schemas import schema_of
+from support.pages.schemas import schema_of
+from support.profiles.nsys_exports import kernel, minimal
 
 needs_native = pytest.mark.skipif(not btree.is_there(), reason="the decoder is not compiled here")
 

@@ -11,7 +11,7 @@ import pytest
 from gpuledger.read.formats import FORMATS, formats_table
 from gpuledger.read.registry import READERS, load_reader
 from support.command import ROOT, gpuledger
-from support.rocm_files import rocprof_json, rpd
+from support.profiles.rocm_files import rocprof_json, rpd
 
 
 def test_the_table_is_that_of_the_docs_and_names_every_reader() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from gpuledger import Table, open_trace
 from gpuledger.trace.spans import Span
-from support.nsys_exports import PID, call, kernel, minimal, push
-from support.torch_traces import CALL, KERNEL, KERNEL_ARGS, saved
-from support.trace_notation import columns_of
+from support.profiles.nsys_exports import PID, call, kernel, minimal, push
+from support.profiles.torch_traces import CALL, KERNEL, KERNEL_ARGS, saved
+from support.traces.trace_notation import columns_of
 
 
 def altered(path: Path, *statements: str) -> Path:

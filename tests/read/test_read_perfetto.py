@@ -14,12 +14,12 @@ from gpuledger import Table, open_trace
 from gpuledger.errors import GpuledgerError
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import total, union
-from support import perfetto_files
 from support.command import ROOT, gpuledger
-from support.perfetto_files import saved
-from support.torch_traces import CORPUS, SMALL
-from support.torch_traces import saved as saved_torch
-from support.trace_notation import columns_of
+from support.profiles import perfetto_files
+from support.profiles.perfetto_files import saved
+from support.profiles.torch_traces import CORPUS, SMALL
+from support.profiles.torch_traces import saved as saved_torch
+from support.traces.trace_notation import columns_of
 
 WORK = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 

@@ -22,9 +22,9 @@ from gpuledger.read import open_trace
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
-from support import rocm_files
 from support.command import ROOT, gpuledger
-from support.rocm_files import BUSY_NS, CALLS, COPIES, KERNELS, MADE, PID, RANGE
+from support.profiles import rocm_files
+from support.profiles.rocm_files import BUSY_NS, CALLS, COPIES, KERNELS, MADE, PID, RANGE
 
 CORPUS = ROOT.parent / "shared" / "corpus" / "rocm"
 

@@ -19,9 +19,19 @@ from gpuledger.read.wire_messages import fields_of, parts
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
-from support import xplane_files
 from support.command import ROOT
-from support.xplane_files import BUSY_NS, COPY, KERNEL, MadePlane, gpu_plane, host_plane, inside, number, xplane
+from support.profiles import xplane_files
+from support.profiles.xplane_files import (
+    BUSY_NS,
+    COPY,
+    KERNEL,
+    MadePlane,
+    gpu_plane,
+    host_plane,
+    inside,
+    number,
+    xplane,
+)
 
 CORPUS = ROOT.parent / "shared" / "corpus" / "xplane"
 

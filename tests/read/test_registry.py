@@ -10,10 +10,10 @@ from pathlib import Path
 
 from gpuledger.read.registry import READERS, load_reader, reader_of
 from gpuledger.read.source import Source, look_at
-from support import perfetto_files
 from support.command import ROOT
-from support.rocm_files import rocprof_csv
-from support.xplane_files import xplane
+from support.profiles import perfetto_files
+from support.profiles.rocm_files import rocprof_csv
+from support.profiles.xplane_files import xplane
 
 
 def test_every_reader_is_there_under_a_name_of_its_own() -> None:

@@ -20,7 +20,7 @@ from gpuledger.replay.passes import (
     replay_times,
     set_limits,
 )
-from support.drawn_graphs import graphs
+from support.traces.drawn_graphs import graphs
 
 
 def last_path(graph: DependencyGraph, times: Times, stop_ns: int = -NO_LIMIT) -> HeldPath:

@@ -15,7 +15,7 @@ from gpuledger.replay.edits import Edit, run_aside, with_durations, without_call
 from gpuledger.replay.scenario import Scenario, scenario
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
-from support.program import Program
+from support.traces.program import Program
 
 US = 1_000
 

@@ -24,8 +24,8 @@ from gpuledger.replay.edits import (
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.passes import replay_times
 from gpuledger.trace.keys import Positions
-from support.random_graphs import graph_of_export
 from support.thorough import tries
+from support.traces.random_graphs import graph_of_export
 
 Choice = Callable[[int], Positions]
 """Some of so many."""

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from gpuledger.replay.graph import Bound, DependencyGraph, Times
 from gpuledger.replay.passes import is_compiled, replay_times
-from support.random_graphs import graph_of, random_graph
 from support.thorough import tries
-from support.trace_notation import trace
+from support.traces.random_graphs import graph_of, random_graph
+from support.traces.trace_notation import trace
 
 compiled = pytest.mark.skipif(not is_compiled(), reason="installed without a compiler")
 

@@ -17,9 +17,9 @@ from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
 from support.command import ROOT
-from support.random_graphs import graph_of, graph_of_export
 from support.thorough import tries
-from support.trace_notation import trace
+from support.traces.random_graphs import graph_of, graph_of_export
+from support.traces.trace_notation import trace
 
 NSYS = ("decode", "graph", "zoo_node", "zoo_graph", "two_gloo", "one_nccl", "experts_grouped")
 TORCH = ("decode", "graph", "graph_warm", "moe_batched_gemm")

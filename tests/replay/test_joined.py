@@ -17,10 +17,10 @@ from gpuledger.replay.edits import with_durations
 from gpuledger.replay.graph import DependencyGraph, join_graphs
 from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import Trace
-from support.random_export import write
+from support.profiles.random_export import write
 from support.thorough import tries
-from support.trace_notation import called
-from support.trace_notation import trace as kernels_alone
+from support.traces.trace_notation import called
+from support.traces.trace_notation import trace as kernels_alone
 
 EARLY = called("0-10 cudaLaunchKernel -> s7: 12-50 compute", "10-20 cudaLaunchKernel -> s7: 51-100 reduce")
 LATE = called(

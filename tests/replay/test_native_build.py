@@ -11,9 +11,9 @@ from gpuledger.replay import program_order
 from gpuledger.replay.graph import CallNodes, DependencyGraph, OperationNodes
 from gpuledger.replay.passes import is_compiled, native
 from gpuledger.trace.model import Trace
-from support.random_graphs import graph_of, graph_of_export
 from support.thorough import tries
-from support.trace_notation import called
+from support.traces.random_graphs import graph_of, graph_of_export
+from support.traces.trace_notation import called
 
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="installed without a compiler")
 

@@ -16,8 +16,8 @@ from gpuledger.ledger.activity import short_function_name
 from gpuledger.read import open_trace
 from gpuledger.replay.critical_path import PathPart, critical_path
 from gpuledger.replay.scenario import Scenario, scenario
-from support.book_checks import analysed
-from support.corpus import corpus_file
+from support.profiles.corpus import corpus_file
+from support.traces.book_checks import analysed
 
 US = 1_000
 

@@ -18,7 +18,7 @@ from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.scenario import scenario
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
-from support.trace_notation import called, trace
+from support.traces.trace_notation import called, trace
 
 US = 1_000
 LAUNCH = "cudaLaunchKernel"

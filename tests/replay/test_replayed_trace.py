@@ -17,9 +17,9 @@ from gpuledger.replay.replayed_trace import replayed_trace
 from gpuledger.replay.scenario import scenario
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
-from support.book_checks import analysed
-from support.program import Program
-from support.trace_notation import columns_of
+from support.traces.book_checks import analysed
+from support.traces.program import Program
+from support.traces.trace_notation import columns_of
 
 US = 1_000
 

@@ -25,7 +25,7 @@ from gpuledger.replay.graph import Bound, DependencyGraph
 from gpuledger.replay.passes import replay_times
 from gpuledger.trace.keys import Positions
 from support.command import CAPTURES
-from support.opened import plain
+from support.profiles.opened import plain
 
 IN_TURN = ("side_streams.one_stream", "graph_branches.chain", "legacy_stream.blocking")
 SIDE_BY_SIDE = ("side_streams.two_streams", "graph_branches.branches", "legacy_stream.non_blocking")

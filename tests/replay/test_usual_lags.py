@@ -12,8 +12,8 @@ from gpuledger.ledger.host import host_and_activities
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import Trace
-from support.lag_words import LagWords, UsualLags, usual_lags
-from support.trace_notation import called
+from support.traces.lag_words import LagWords, UsualLags, usual_lags
+from support.traces.trace_notation import called
 
 LAUNCHES = [
     f"{100 * place}-{100 * place + 10} cudaLaunchKernel -> s7: {100 * place + 12}-{100 * place + 50}"

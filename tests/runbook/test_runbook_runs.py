@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from gpuledger.cli.verbs import run as verb
 from gpuledger.runbook.engine import json_at, state_of
 from support.command import PATIENCE_S, Ran, gpuledger
-from support.schemas import schema_of
+from support.pages.schemas import schema_of
 from support.thorough import some
 
 FIGURES = "import json, sys; json.dump({'median_ms': float(sys.argv[2])}, open(sys.argv[1], 'w'))"

@@ -18,7 +18,7 @@ from gpuledger.runbook.definition import cells_of
 from gpuledger.runbook.engine import shipped_runbooks, shipped_text
 from gpuledger.runbook.read import runbook_of
 from support.command import gpuledger
-from support.schemas import schema_of
+from support.pages.schemas import schema_of
 
 SEEDS = {
     "moe-launches",

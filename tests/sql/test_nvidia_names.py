@@ -14,7 +14,7 @@ from gpuledger.errors import QueryRefused
 from gpuledger.sql.answer import ask
 from gpuledger.sql.nvidia_names import from_sqlite
 from gpuledger.trace.model import Trace
-from support.trace_notation import trace
+from support.traces.trace_notation import trace
 
 _ORDERED = """WITH ordered AS (
   SELECT start, end, demangledName, ROW_NUMBER() OVER (ORDER BY start) as rn FROM CUPTI_ACTIVITY_KIND_KERNEL

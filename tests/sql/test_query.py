@@ -23,9 +23,9 @@ from gpuledger.sql.statement import statement
 from gpuledger.sql.tables import TABLES, QueryTable, TableValues, instants, words
 from gpuledger.trace.tables import EVENTS, Table
 from support.command import CAPTURES, ROOT, called, gpuledger
-from support.opened import plain, report_of, trace_of
-from support.schemas import schema_of
-from support.trace_notation import trace
+from support.pages.schemas import schema_of
+from support.profiles.opened import plain, report_of, trace_of
+from support.traces.trace_notation import trace
 
 DECODE = CAPTURES / "decode.sqlite.xz"
 SMALL = trace("s0: 0-10 gemm", "s1: 5-15 softmax", "s0: 20-30 gemm")

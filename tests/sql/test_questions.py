@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gpuledger.analyse import nvidia_tables
-from gpuledger.analyse.gap_summary import gap_summary
-from gpuledger.analyse.launch_costs import launch_costs
-from gpuledger.analyse.step_summary import step_books
+from gpuledger.analyse.idle.gap_summary import gap_summary
+from gpuledger.analyse.idle.launch_costs import launch_costs
+from gpuledger.analyse.phases.step_summary import step_books
+from gpuledger.analyse.recorded import nvidia_tables
 from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
@@ -21,7 +21,7 @@ from gpuledger.sql.answer import ask
 from gpuledger.trace.model import Trace
 from gpuledger.verbs.report import Report
 from support.command import CAPTURES, ROOT
-from support.opened import report_of
+from support.profiles.opened import report_of
 
 PROFILES = (CAPTURES / "decode.sqlite.xz", ROOT / "captures" / "torch" / "decode.json.gz")
 GUIDE = ROOT / "docs" / "guides" / "query.md"

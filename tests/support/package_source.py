@@ -30,8 +30,13 @@ def relative(path: Path) -> str:
 
 
 def part(path: Path) -> str:
-    """The package or module directly under `gpuledger` that a file belongs to."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    """The package or module directly under `gpuledger` that a file belongs to; of `analyse` its room."""
+    names = path.relative_to(PACKAGE).with_suffix("").parts
+    return _part(names[:-1] if len(names) > 1 else names)
+
+
+def _part(names: tuple[str, ...]) -> str:
+    return ".".join(names[: 2 if names[0] == "analyse" and len(names) > 1 else 1])
 
 
 @functools.cache
@@ -56,7 +61,8 @@ def imported(path: Path) -> frozenset[str]:
 
 def used_parts(path: Path) -> set[str]:
     """The other parts of the package that a file imports from."""
-    return {name.split(".")[1] for name in imported(path) if name.startswith("gpuledger.")} - {part(path)}
+    used = {_part(tuple(name.split(".")[1:])) for name in imported(path) if name.startswith("gpuledger.")}
+    return used - {part(path), "analyse"}
 
 
 def used_of(path: Path, package: str) -> set[str]:

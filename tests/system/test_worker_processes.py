@@ -23,7 +23,7 @@ from gpuledger.system import worker_processes
 from gpuledger.system.resources import free_memory_bytes, resident_bytes, usable_cores
 from gpuledger.system.worker_processes import ATTEMPTS, spread
 from support.command import ROOT
-from support.worker_tasks import (
+from support.programs.worker_tasks import (
     die,
     dies_the_first_time,
     dies_when_the_others_are_done,
@@ -159,7 +159,7 @@ def test_workers_that_never_start_are_not_waited_for(monkeypatch: pytest.MonkeyP
 def test_ctrl_c_ends_all_workers(tmp_path: Path, after_s: float | None) -> None:
     code = (
         "import sys; from functools import partial; from pathlib import Path\n"
-        "from gpuledger.system.worker_processes import spread; from support import worker_tasks\n"
+        "from gpuledger.system.worker_processes import spread; from support.programs import worker_tasks\n"
         "if __name__ == '__main__':\n"
         "    try:\n"
         "        print('ready', flush=True)\n"

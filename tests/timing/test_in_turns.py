@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from gpuledger.analyse.align.alignment import Isolation, alignment
 from gpuledger.analyse.align.side_by_side import TIERS, AlignCheck, KnownDifferences
 from gpuledger.analyse.align.sides_from import side_of_timing
-from gpuledger.analyse.timed_operations import TimedOperation, timed_operations
 from gpuledger.timing.settle import FASTER, SAME, SLOWER, UNKNOWN, measure_in_turns, median, pair_spread
+from gpuledger.timing.timed_operations import TimedOperation, timed_operations
 from gpuledger.verdicts import FAIL, UNDECIDED, DoubtfulFigure
 from support.command import gpuledger, gpuledger_process
-from support.schemas import schema_of
+from support.pages.schemas import schema_of
 
 MOCKS = """\
 import math

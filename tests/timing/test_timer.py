@@ -35,7 +35,7 @@ from gpuledger.timing.settle import (
     spread,
 )
 from support.command import ROOT, Ran, gpuledger_process
-from support.schemas import schema_of
+from support.pages.schemas import schema_of
 
 times = st.lists(st.floats(1, 1e9), min_size=1, max_size=300)
 

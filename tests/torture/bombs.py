@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from support import rocm_files, xplane_files
-from support.nsys_exports import PID, call, insert, kernel, minimal, push
+from support.profiles import rocm_files, xplane_files
+from support.profiles.nsys_exports import PID, call, insert, kernel, minimal, push
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from gpuledger import build_report, open_trace
 from gpuledger.errors import GpuledgerError
 from gpuledger.selection import Selection
 from gpuledger.trace.model import CORRECTED, DAMAGE
-from support.damage import EXPORT_DAMAGE, TRACE_DAMAGE, damaged_export, damaged_trace
-from support.opened import plain
+from support.profiles.damage import EXPORT_DAMAGE, TRACE_DAMAGE, damaged_export, damaged_trace
+from support.profiles.opened import plain
 from torture.bench import Bench, Verdict
 from torture.captures import packed
 

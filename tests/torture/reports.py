@@ -16,7 +16,7 @@ from gpuledger.read.nsys.report_events import PackedBlock
 from gpuledger.read.nsys.report_file import open_report
 from gpuledger.read.source import look_at, opened
 from support.command import ROOT
-from support.report_files import of_export, varint
+from support.profiles.report_files import of_export, varint
 from torture.bench import Bench, Verdict
 from torture.captures import an_export
 from torture.oracle import judged, sane

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from support.own_processes import PROBE, family, listening
-from support.rank_traces import generator
+from support.programs.own_processes import PROBE, family, listening
+from support.traces.rank_traces import generator
 from torture.bench import Bench, Verdict
 from torture.captures import an_export
 

@@ -14,7 +14,7 @@ from gpuledger import MissingPackage, NotMeasured, Table, open_trace
 from gpuledger.trace.spans import Span
 from gpuledger.trace.strings import NO_TEXT, Strings
 from gpuledger.trace.tables import Rows, empty
-from support.trace_notation import of_tables, table, trace
+from support.traces.trace_notation import of_tables, table, trace
 
 
 def test_codes_stand_for_texts() -> None:

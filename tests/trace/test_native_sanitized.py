@@ -16,7 +16,7 @@ import pytest
 
 from gpuledger.read.nsys import btree
 from support.command import NAMES, ROOT
-from support.opened import plain
+from support.profiles.opened import plain
 from support.thorough import IS_THOROUGH, some
 
 FUZZ = ROOT / "fuzz"

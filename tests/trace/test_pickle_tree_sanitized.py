@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.command import ROOT
-from support.memory_snapshots import Program
+from support.profiles.memory_snapshots import Program
 
 FUZZ = ROOT / "fuzz"
 pytestmark = pytest.mark.skipif(not FUZZ.is_dir(), reason="the fuzzers are not part of what was unpacked")

@@ -16,9 +16,9 @@ import pytest
 
 from gpuledger.analyse.diff.baseline import baseline_content
 from gpuledger.verbs.run_store import RunFacts, add_run, read_store
-from support.chinese_text import CJK
 from support.command import gpuledger
-from support.diff_sides import kernel, side
+from support.pages.chinese_text import CJK
+from support.traces.diff_sides import kernel, side
 
 GEMM, NORM = "ampere_gemm_64x64", "rms_norm"
 

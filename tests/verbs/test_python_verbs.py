@@ -12,7 +12,7 @@ import gpuledger as package
 from gpuledger.errors import GpuledgerError
 from gpuledger.present.views.shown import ShownResult
 from support.command import CAPTURES, gpuledger
-from support.opened import plain
+from support.profiles.opened import plain
 
 
 def capture(name: str) -> Path:

@@ -7,8 +7,8 @@ import pytest
 import gpuledger
 from gpuledger.trace.tables import Table
 from support.command import CAPTURES
-from support.opened import plain, report_of, trace_of
-from support.trace_notation import trace
+from support.profiles.opened import plain, report_of, trace_of
+from support.traces.trace_notation import trace
 
 DECODE = CAPTURES / "decode.sqlite.xz"
 

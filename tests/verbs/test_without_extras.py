@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from support.command import PATIENCE_S, ROOT, clean_environment, gpuledger
-from support.opened import plain
+from support.profiles.opened import plain
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ONLY = """

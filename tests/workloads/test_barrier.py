@@ -33,7 +33,7 @@ from gpuledger_workloads.barrier import (  # noqa: E402
     board_shape,
 )
 from gpuledger_workloads.command_lines import barrier_parser as parser  # noqa: E402
-from support.workload_result import told  # noqa: E402
+from support.programs.workload_result import told  # noqa: E402
 
 SAFE = {("phase", "eager"), ("tag", "eager"), ("tag", "replay")}
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")

@@ -19,7 +19,7 @@ from gpuledger_workloads.decoder.model import agreed, build, read_again, whole_p
 from gpuledger_workloads.decoder.size import TINY as TINY_MODEL  # noqa: E402
 from gpuledger_workloads.decoder.size import DecoderSize, size_of  # noqa: E402
 from gpuledger_workloads.device import DTYPES  # noqa: E402
-from support.plain_decoder import plain  # noqa: E402
+from support.programs.plain_decoder import plain  # noqa: E402
 
 TINY = DecoderSize(layers=3, width=32, heads=4, kv_heads=2, ffn=48, vocab=61, batch=3, prompt=7)
 LATENT = replace(TINY, q_rank=12, kv_rank=10, rope_dim=4, index_heads=3, index_dim=6)

@@ -23,7 +23,7 @@ from gpuledger_workloads.mixture.exchange import layout, owners  # noqa: E402
 from gpuledger_workloads.mixture.routing import planned  # noqa: E402
 from gpuledger_workloads.ranks import Rank, over_ranks  # noqa: E402
 from support.command import ROOT  # noqa: E402
-from support.ep_ranks import compared, faulty  # noqa: E402
+from support.programs.ep_ranks import compared, faulty  # noqa: E402
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.bench-1.json").read_text()))
 TESTS = str(Path(__file__).parents[1])

@@ -29,7 +29,7 @@ from gpuledger_workloads.decoder.model import (  # noqa: E402
 from gpuledger_workloads.decoder.size import DecoderSize  # noqa: E402
 from gpuledger_workloads.longctx import Watchdog  # noqa: E402
 from gpuledger_workloads.serving.operating_point import chunks  # noqa: E402
-from support.plain_decoder import plain  # noqa: E402
+from support.programs.plain_decoder import plain  # noqa: E402
 
 TINY = DecoderSize(layers=2, width=32, heads=4, kv_heads=2, ffn=48, vocab=61, batch=2, prompt=24)
 SMALL = ("--prompt-len=40", "--chunk-size=16", "--output-len=3", "--warmup=1")

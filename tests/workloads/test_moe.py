@@ -43,7 +43,7 @@ from gpuledger_workloads.mixture.experts import (  # noqa: E402  # noqa: E402
 )
 from gpuledger_workloads.mixture.routing import Routed, Router, planned  # noqa: E402
 from support.command import ROOT  # noqa: E402
-from support.plain_mixture import dumb, likeliest  # noqa: E402
+from support.programs.plain_mixture import dumb, likeliest  # noqa: E402
 from support.thorough import tries  # noqa: E402
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.bench-1.json").read_text()))

@@ -15,7 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-COMMAND = [sys.executable, str(Path(__file__).parents[1] / "support" / "rank_program.py"), "--device=cpu"]
+COMMAND = [sys.executable, str(Path(__file__).parents[1] / "support" / "programs" / "rank_program.py"), "--device=cpu"]
 
 
 def ranks(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:

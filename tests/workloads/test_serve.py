@@ -32,8 +32,8 @@ from gpuledger_workloads.serving.operating_point import (  # noqa: E402
     served_size,
     shares,
 )
-from support.plain_decoder import plain  # noqa: E402
-from support.workload_result import told  # noqa: E402
+from support.programs.plain_decoder import plain  # noqa: E402
+from support.programs.workload_result import told  # noqa: E402
 
 SMALL = ("--decode-batch-size=5", "--decode-ctx-len=7", "--output-len=4", "--max-prefill-tokens=15", "--warmup=1")
 counts = st.integers(1, 300)

@@ -20,7 +20,7 @@ from gpuledger_workloads.mixture.exchange import StreamRanks, owners  # noqa: E4
 from gpuledger_workloads.mixture.experts import MixtureShape, bank  # noqa: E402
 from gpuledger_workloads.mixture.routing import Router  # noqa: E402
 from gpuledger_workloads.serve import Worker  # noqa: E402
-from support.plain_mixture import dumb  # noqa: E402
+from support.programs.plain_mixture import dumb  # noqa: E402
 from support.thorough import tries  # noqa: E402
 
 SMALL = ("--decode-batch-size=5", "--decode-ctx-len=11", "--output-len=4", "--max-prefill-tokens=22", "--warmup=1")

@@ -20,7 +20,7 @@ from gpuledger_workloads.command_lines import transport_parser as parser  # noqa
 from gpuledger_workloads.device import settle  # noqa: E402
 from gpuledger_workloads.mixture.exchange import agreed, exchange, exchanged_counts, layout, owners  # noqa: E402
 from gpuledger_workloads.ranks import Rank, over_ranks  # noqa: E402
-from support.workload_result import told  # noqa: E402
+from support.programs.workload_result import told  # noqa: E402
 
 
 def options(*arguments: str) -> argparse.Namespace:

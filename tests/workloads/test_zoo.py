@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from support.command import ROOT
-from support.planted_findings import EXPECTED
+from support.traces.planted_findings import EXPECTED
 
 pytest.importorskip("torch")
 

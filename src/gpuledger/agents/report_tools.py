@@ -15,7 +15,7 @@ import numpy as np
 
 from gpuledger.agents.answers import DEVICE, HANDLE, AgentAnswer, AgentTool, OurWords, evidence_rows, paged, picked
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
-from gpuledger.analyse.timeline import lead_ns
+from gpuledger.analyse.timeline.events import lead_ns
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError, MissingPackage

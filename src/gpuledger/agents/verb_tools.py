@@ -20,8 +20,9 @@ from gpuledger.present.views.answer import Answer, VerbAnswer
 from gpuledger.present.views.whatif import WhatIfAnswer
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
+from gpuledger.verbs import fleet as all_ranks
+from gpuledger.verbs import gaps as idle_time
 from gpuledger.verbs import history as runs
-from gpuledger.verbs import idle, job
 from gpuledger.verbs import memory as memory_verb
 from gpuledger.verbs import steps as steps_verb
 from gpuledger.verbs.definition import Option, Profile, VerbParameter, parameters_of
@@ -137,7 +138,7 @@ def _change(change: str, name: str = "", by: float = 0) -> tuple[str, Any]:
 
 def fleet(profiles: AgentProfiles, paths: list[str], **part: Any) -> AgentAnswer:
     """Put the ranks of a job together, from profiles or folders: who is late, who waits, what fixing it saves."""
-    found = job.fleet([profiles.folders.address(path) for path in paths], workers=0, limits=profiles.limits)
+    found = all_ranks.fleet([profiles.folders.address(path) for path in paths], workers=0, limits=profiles.limits)
     return AgentAnswer(_in_pages(found, AskedPart(**part)))
 
 
@@ -174,7 +175,7 @@ _PATHS: Final = {"type": "array", "items": _PATH, "minItems": 1, "maxItems": 512
 _ASKED: Final[dict[str, Any]] = {"what": {"enum": ["trend", "blame"]}, "figure": {"type": "string", "maxLength": 300}}
 
 TOOLS: Final = (
-    profile_tool(idle.gaps, "Idle time"),
+    profile_tool(idle_time.gaps, "Idle time"),
     AgentTool(kernels, {"handle": HANDLE, "by_launch": {"type": "boolean"}, **PART}, title="Kernels"),
     profile_tool(
         steps_verb.steps,

@@ -11,9 +11,9 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from gpuledger.analyse.kernels.judgement import JudgedKernel, JudgedLaunch, judged, kernels, severity
-from gpuledger.analyse.kernels.roofs import device_of
 from gpuledger.analyse.kernels.step_kernels import KernelTally, MatchedTimeline, kernels_tally, timeline_tally
+from gpuledger.analyse.roofline.judgement import JudgedKernel, JudgedLaunch, judged, kernels, severity
+from gpuledger.analyse.roofline.roofs import device_of
 from gpuledger.analyse.utilization.against_counters import Agreement, CounterComparison, agreement, held_against
 from gpuledger.analyse.utilization.stretches import (
     ComputeSplit,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuledger.analyse.range_tree import RangeTree, range_tree
+from gpuledger.analyse.ranges.range_tree import RangeTree, range_tree
 from gpuledger.ledger.device import Device
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.tables import Table

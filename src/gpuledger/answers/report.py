@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from gpuledger.analyse.gap_summary import GapSummary, gap_summary
-from gpuledger.analyse.inventory import Contents, Missing, about_unclassified, contents, missing
-from gpuledger.analyse.launch_costs import LaunchCosts, launch_costs
+from gpuledger.analyse.idle.gap_summary import GapSummary, gap_summary
+from gpuledger.analyse.idle.launch_costs import LaunchCosts, launch_costs
+from gpuledger.analyse.idle.overlap import OverlapRow, overlap
 from gpuledger.analyse.memory.figures import MemoryFigures, MemoryUse, memory_figures, memory_use
-from gpuledger.analyse.over_time import StreamsOverTime, stream_use
-from gpuledger.analyse.overlap import OverlapRow, overlap
+from gpuledger.analyse.phases.step_summary import PrefillRow, phase_times
 from gpuledger.analyse.ranks.rank import rank_places
-from gpuledger.analyse.step_summary import PrefillRow, phase_times
+from gpuledger.analyse.recorded.inventory import Contents, Missing, about_unclassified, contents, missing
+from gpuledger.analyse.timeline.over_time import StreamsOverTime, stream_use
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun, finding_place
 from gpuledger.ledger.step_variation import Variation, variation
@@ -30,15 +30,15 @@ from gpuledger.trace.tables import Table
 
 if TYPE_CHECKING:
     from gpuledger.analyse.light.operator_roofline import OperatorRoofline
-    from gpuledger.analyse.nvidia_tables import KernelTimes
-    from gpuledger.analyse.path_summary import PathSummary
-    from gpuledger.analyse.phase_costs import PhaseCosts, PhaseTimes
-    from gpuledger.analyse.range_tree import RangeTree
-    from gpuledger.analyse.serving import Serving
-    from gpuledger.analyse.timeline import EventFinder, FixedStretch, Stretch
+    from gpuledger.analyse.phases.phase_costs import PhaseCosts, PhaseTimes
+    from gpuledger.analyse.phases.serving import Serving
+    from gpuledger.analyse.ranges.range_tree import RangeTree
+    from gpuledger.analyse.recorded.nvidia_tables import KernelTimes
+    from gpuledger.analyse.timeline.events import EventFinder, FixedStretch, Stretch
     from gpuledger.analyse.utilization.stretches import SampledRoofline
     from gpuledger.attribution.flame_trees import FlameTree
     from gpuledger.messages import Message
+    from gpuledger.replay.path_summary import PathSummary
     from gpuledger.replay.scenario import Scenario
 
 MOST_OPERATIONS: Final = 300_000
@@ -100,7 +100,7 @@ class ReportAnswer(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def layer_phases(self) -> PhaseCosts | None:
         """The phases of the main GPU's layers; None where no layers are known, or there is too much to go through."""
-        from gpuledger.analyse.phase_costs import phase_costs
+        from gpuledger.analyse.phases.phase_costs import phase_costs
 
         device = self.run.main_device
         costs = phase_costs(self.run.trace, device) if len(device.work) <= _MOST_IN_PHASES else None
@@ -109,7 +109,7 @@ class ReportAnswer(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def step_phases(self) -> PhaseTimes | None:
         """What phases take in steps from the middle of the main GPU's; None where most work is of none."""
-        from gpuledger.analyse.phase_costs import ENOUGH_FOR_PHASES, sampled_phases
+        from gpuledger.analyse.phases.phase_costs import ENOUGH_FOR_PHASES, sampled_phases
 
         return sampled_phases(self.run.trace, self.run.main_device, ENOUGH_FOR_PHASES)
 
@@ -118,7 +118,7 @@ class ReportAnswer(Struct, frozen=True, eq=False, dict=True):
         """The serving ledger; None where no step says its batch."""
         if not self.run.main_device.phases.known:
             return None
-        from gpuledger.analyse.serving import serving
+        from gpuledger.analyse.phases.serving import serving
 
         answer = serving(self.run.trace, self.run.main_device)
         return None if isinstance(answer, NotMeasured) else answer
@@ -130,7 +130,7 @@ class ReportAnswer(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def path(self) -> PathSummary | None:
         """The critical path of the steps that findings are replayed in; None where there is too much to go through."""
-        from gpuledger.analyse.path_summary import path_summary
+        from gpuledger.replay.path_summary import path_summary
 
         model = self.scenario
         return None if len(model.part.work) > MOST_OPERATIONS else path_summary(self.run.trace, model)
@@ -148,7 +148,7 @@ class ReportAnswer(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def fixed(self) -> FixedStretch | None:
         """The first stretch of the timeline with the first finding that saves time fixed; None where none can be."""
-        from gpuledger.analyse.timeline import fixed_stretch
+        from gpuledger.analyse.timeline.events import fixed_stretch
 
         stretch, gpu = self.stretches[0], self.run.main_device.gpu
         first = next((each for each in self.run.findings if each.saving_ns and each.edit and each.gpu == gpu), None)
@@ -181,7 +181,7 @@ class ReportAnswer(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def kernel_times(self) -> tuple[KernelTimes, ...]:
         """By name, the most time first."""
-        from gpuledger.analyse.nvidia_tables import cuda_gpu_kern_sum
+        from gpuledger.analyse.recorded.nvidia_tables import cuda_gpu_kern_sum
 
         return cuda_gpu_kern_sum(self.run.trace)
 
@@ -217,21 +217,21 @@ class ReportAnswer(Struct, frozen=True, eq=False, dict=True):
         trace, device = self.run.trace, self.run.main_device
         if trace.missing(Table.RANGES, Table.CALLS) is not None or not len(device.host.calls):
             return None
-        from gpuledger.analyse.range_tree import range_tree
+        from gpuledger.analyse.ranges.range_tree import range_tree
 
         return range_tree(trace, device, folded=True)
 
     @cached_property
     def finder(self) -> EventFinder:
         """Events of the timeline."""
-        from gpuledger.analyse.timeline import EventFinder
+        from gpuledger.analyse.timeline.events import EventFinder
 
         return EventFinder(self.run.trace, self.run.main_device.host, self.run.main_device.work)
 
     @cached_property
     def stretches(self) -> tuple[Stretch, ...]:
         """What a timeline shows: where findings and the longest gaps are."""
-        from gpuledger.analyse.timeline import shown_stretches
+        from gpuledger.analyse.timeline.events import shown_stretches
 
         gaps = self.run.main_device.ledger.gaps
         longest = largest(gaps.length_ns, _LONGEST_GAPS).tolist()
@@ -247,6 +247,6 @@ class ReportAnswer(Struct, frozen=True, eq=False, dict=True):
 
     def stretch_of(self, place: Span) -> int | None:
         """The number of the stretch that shows a place best; None: no stretch shows it."""
-        from gpuledger.analyse.timeline import stretch_of
+        from gpuledger.analyse.timeline.events import stretch_of
 
         return stretch_of(place, self.stretches)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpuledger.analyse.diff.run_side import RunSide
-from gpuledger.analyse.range_tree import RangeRole, range_shares
+from gpuledger.analyse.ranges.range_tree import RangeRole, range_shares
 from gpuledger.changes.changes import ProgramChange, edits_of
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.finding import PlainSaving

@@ -19,9 +19,9 @@ from gpuledger.analyse.light.books import SOURCES
 from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
 from gpuledger.analyse.light.reachable import Floats
 from gpuledger.analyse.light.slow_kernels import reachable_ns
-from gpuledger.analyse.named_work import NamedKernels, NamedLines, NamedRanges, NamedWork, named_work
-from gpuledger.analyse.steady_kernels import Mask, use_and_clock
+from gpuledger.analyse.light.steady_kernels import Mask, use_and_clock
 from gpuledger.catalog.calls import CALL_KINDS, CallKind
+from gpuledger.changes.named_work import NamedKernels, NamedLines, NamedRanges, NamedWork, named_work
 from gpuledger.errors import GpuledgerError, MeansSeveral, NothingRecorded
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.fixes import Fixes

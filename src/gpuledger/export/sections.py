@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from gpuledger.analyse.over_time import busy_share, memory_events, queue_depth
+from gpuledger.analyse.timeline.over_time import busy_share, memory_events, queue_depth
 from gpuledger.attribution.lines import line_runs
 from gpuledger.catalog.kernel_names import label
 from gpuledger.errors import OutputRefused

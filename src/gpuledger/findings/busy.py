@@ -25,8 +25,8 @@ from gpuledger.analyse.light.slow_kernels import (
     newer_attention,
     vectorized,
 )
-from gpuledger.analyse.steady_kernels import Shortened
-from gpuledger.analyse.wasted_work import (
+from gpuledger.analyse.light.steady_kernels import Shortened
+from gpuledger.analyse.light.wasted_work import (
     batched_products,
     between_products,
     fused_chains,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.kernel_loops import LoopedKernels, looped_kernels
+from gpuledger.analyse.light.kernel_loops import LoopedKernels, looped_kernels
+from gpuledger.analyse.light.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.memory.figures import NS_PER_S, TO_DEVICE, TO_HOST, CopyFlow, copy_flows
-from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 from gpuledger.catalog.calls import CallKind
 from gpuledger.findings.finding import OCCUPATIONS

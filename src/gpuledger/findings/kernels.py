@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from gpuledger.analyse.launch_costs import TINY_NS
+from gpuledger.analyse.idle.launch_costs import TINY_NS
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.catalog.kernel_types import changes_type
 from gpuledger.findings import advice

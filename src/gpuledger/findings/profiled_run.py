@@ -174,8 +174,8 @@ def diagnose(
     if profiled is None:
         subjects = subjects_of(trace, devices, use=use)
         return ProfiledRun(name, trace, window, devices, findings_of(trace, subjects), use=use, subjects=subjects)
-    from gpuledger.analyse.kernels.judgement import judged
     from gpuledger.analyse.kernels.step_kernels import matched_timeline, overview
+    from gpuledger.analyse.roofline.judgement import judged
     from gpuledger.analyse.utilization.against_counters import CountedUse, held_against
 
     launches = [judged(launch) for launch in profiled.launches]

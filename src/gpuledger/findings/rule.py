@@ -16,7 +16,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.light.books import LightBooks, light_books
-from gpuledger.analyse.steady_kernels import use_and_clock
+from gpuledger.analyse.light.steady_kernels import use_and_clock
 from gpuledger.attribution.lost_time import MOSTLY
 from gpuledger.attribution.ranges import ProgramRanges
 from gpuledger.findings.finding import Evidence, Finding

@@ -20,7 +20,7 @@ from gpuledger.present.sheet import Cell, Sheet
 if TYPE_CHECKING:
     from functools import partial
 
-    from gpuledger.analyse.timeline import EventFinder, FixedStretch, Stretch
+    from gpuledger.analyse.timeline.events import EventFinder, FixedStretch, Stretch
     from gpuledger.attribution.flame_trees import FlameTree
     from gpuledger.findings.finding import Finding
     from gpuledger.findings.profiled_run import ProfiledRun

@@ -26,7 +26,7 @@ from gpuledger.trace.model import Note, Severity, os_pid
 from gpuledger.trace.strings import torch_frame
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.timeline import EventFinder, EventSource, EventTrack
+    from gpuledger.analyse.timeline.events import EventFinder, EventSource, EventTrack
     from gpuledger.findings.profiled_run import ProfiledRun
 
 _SEVERITY_WORDS: Final = {
@@ -99,7 +99,7 @@ _WAITS: Final = regex(
 
 def event_words(finder: EventFinder, source: EventSource, text: str | None, kind: int) -> tuple[str, str, Message]:
     """A record's short name, its tone, and what kind of thing it is; `kind` is as its table numbers kinds."""
-    from gpuledger.analyse.timeline import EventSource
+    from gpuledger.analyse.timeline.events import EventSource
 
     if source is EventSource.RANGE:
         code = finder.ranges.strings.text(kind) or ""

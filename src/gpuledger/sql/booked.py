@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuledger.analyse.light.books import light_rows
-from gpuledger.analyse.steady_kernels import all_steady
-from gpuledger.analyse.step_summary import step_books
+from gpuledger.analyse.light.steady_kernels import all_steady
+from gpuledger.analyse.phases.step_summary import step_books
 from gpuledger.analyse.utilization.stretches import SampledUse
 from gpuledger.attribution.ranges import NamePaths
 from gpuledger.catalog.calls import CALL_KINDS

@@ -21,7 +21,6 @@ from gpuledger.analyse.align.sides_from import (
     model_from_table,
     side_of_timing,
 )
-from gpuledger.analyse.timed_operations import TimedOperation
 from gpuledger.errors import GpuledgerError
 from gpuledger.jobs.run import job_profiles
 from gpuledger.limits import DEFAULT_LIMITS, Limits
@@ -29,6 +28,7 @@ from gpuledger.present.views.compare.align import AlignAnswer, align_answer
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
+from gpuledger.timing.timed_operations import TimedOperation
 from gpuledger.trace.model import Note, Trace
 from gpuledger.verbs.compared_sides import timings_at, told_apart
 from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name

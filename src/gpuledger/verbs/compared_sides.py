@@ -13,7 +13,6 @@ from gpuledger.analyse.diff.baseline import is_baseline, read_baseline
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, like_sides, pool_runs, side_of_timing, sides_of_pair
-from gpuledger.analyse.timed_operations import TimedOperation, is_timing, timed_operations
 from gpuledger.errors import UnreadableProfile
 from gpuledger.findings.profiled_run import columns_for
 from gpuledger.jobs.run import job_profiles
@@ -23,6 +22,7 @@ from gpuledger.read.source import look_at, opened
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
 from gpuledger.selection import Selection
 from gpuledger.stages import BOOKS, NOBODY, Listener
+from gpuledger.timing.timed_operations import TimedOperation, is_timing, timed_operations
 from gpuledger.trace.model import Trace
 from gpuledger.units import bytes_text
 from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading

@@ -75,7 +75,7 @@ def blame(figure: Figure = "", *, store: Store) -> HistoryAnswer:
 
     Up to five runs on each side of a change are compared as `gpuledger diff` does it.
     """
-    from gpuledger.analyse.run_history import NOISE
+    from gpuledger.analyse.diff.run_history import NOISE
     from gpuledger.present.views.compare.history import blame_answer
     from gpuledger.verbs.run_store import blamed, read_store
 

@@ -109,7 +109,7 @@ def _of_reports(paths: Sequence[Path], asked: ProfileOptions) -> NcuKernelsAnswe
 
 def _of_timeline(profile: Profile, ncu: Sequence[Path], asked: ProfileOptions, *, by_launch: bool) -> KernelsAnswer:
     from gpuledger.analyse.kernels.step_kernels import overview
-    from gpuledger.analyse.steady_kernels import all_steady
+    from gpuledger.analyse.light.steady_kernels import all_steady
     from gpuledger.analyse.utilization.stretches import use_of_device
     from gpuledger.answers.kernels import TimelineUse
     from gpuledger.findings.profiled_run import columns_for

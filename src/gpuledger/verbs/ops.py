@@ -24,7 +24,7 @@ def ops(profile: Profile, **asked: Unpack[ProfileOptions]) -> OpsAnswer:
       gpuledger ops trace.json.gz --format=json
       gpuledger ops trace.json.gz --format=csv -o ops.csv
     """
-    from gpuledger.analyse.operators.costs import operator_costs
+    from gpuledger.analyse.light.operator_costs import operator_costs
     from gpuledger.present.views.work.operators import ops_answer
     from gpuledger.verbs.devices import TO_NAME_GRAPHS, read_devices
 

@@ -12,7 +12,7 @@ from gpuledger.verbs.definition import Option, Profile, ProfileOptions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuledger.analyse.phase_costs import KnownJob
+    from gpuledger.analyse.ranks.phase_waits import KnownJob
     from gpuledger.limits import Limits
     from gpuledger.present.views.ranges import RangesAnswer
 
@@ -69,13 +69,8 @@ def ranges(
       gpuledger ranges rank0.json.gz --ranks='traces/*.json.gz' -o ranges.html
       gpuledger ranges nvtx_sum.txt
     """
-    from gpuledger.analyse.phase_costs import (
-        ENOUGH_FOR_PHASES,
-        phase_costs,
-        phase_waits,
-        sampled_phases,
-        talking_ranks,
-    )
+    from gpuledger.analyse.phases.phase_costs import ENOUGH_FOR_PHASES, phase_costs, sampled_phases
+    from gpuledger.analyse.ranks.phase_waits import phase_waits, talking_ranks
     from gpuledger.answers.one_gpu import ranges_of_gpu
     from gpuledger.limits import DEFAULT_LIMITS
     from gpuledger.present.views.ranges import printed_ranges_answer, ranges_answer
@@ -109,7 +104,7 @@ def ranges(
 
 def _job(profile: Path, ranks: Sequence[str], wanted: Selection, limits: Limits) -> KnownJob:
     """The job that the profile is a part of, or all of, and which of its ranks are the profile's."""
-    from gpuledger.analyse.phase_costs import KnownJob
+    from gpuledger.analyse.ranks.phase_waits import KnownJob
     from gpuledger.jobs.run import fleet, job_profiles
 
     given = (*ranks, str(profile))

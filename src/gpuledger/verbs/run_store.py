@@ -19,10 +19,18 @@ from msgspec.structs import asdict
 
 from gpuledger.analyse.diff.baseline import baseline_content, read_baseline
 from gpuledger.analyse.diff.compare import compare
+from gpuledger.analyse.diff.run_history import (
+    NEAREST,
+    BlamedChange,
+    LevelChange,
+    RunFigure,
+    StoredRun,
+    Trend,
+    side_figures,
+)
+from gpuledger.analyse.diff.run_history import trend as figure_trend
 from gpuledger.analyse.diff.run_side import RunSide, pool_runs
-from gpuledger.analyse.phase_costs import phase_costs
-from gpuledger.analyse.run_history import NEAREST, BlamedChange, LevelChange, RunFigure, StoredRun, Trend, side_figures
-from gpuledger.analyse.run_history import trend as figure_trend
+from gpuledger.analyse.phases.phase_costs import phase_costs
 from gpuledger.capture.manifest import commit_of, utc
 from gpuledger.errors import GpuledgerError, NothingRecorded, ToolFailed, UnreadableProfile
 from gpuledger.ledger.device import Device

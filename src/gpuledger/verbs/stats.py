@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS, NvidiaReport, columns_for, report_named
+from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS, NvidiaReport, columns_for, report_named
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.views.nvidia import NamedSheet, nvidia_sheet, stats_document

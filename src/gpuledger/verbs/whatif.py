@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from gpuledger.analyse.diff.from_tables import side_of_tables
-from gpuledger.analyse.path_summary import path_summary
 from gpuledger.changes.answer import answer, speed_up_of_tables
 from gpuledger.changes.changes import Changes, ProgramChange
 from gpuledger.errors import GpuledgerError, NothingRecorded
@@ -14,6 +13,7 @@ from gpuledger.findings.profiled_run import diagnose
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.views.whatif import WhatIfAnswer, changes_answer, path_answer, tables_answer
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries
+from gpuledger.replay.path_summary import path_summary
 from gpuledger.replay.scenario import ENOUGH_FOLLOWED, scenarios
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener

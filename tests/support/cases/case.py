@@ -21,14 +21,14 @@ from gpuledger.ledger.step_variation import Variation, variation
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Span
-from support.book_checks import analysed
 from support.command import ROOT, Ran, gpuledger
-from support.corpus import corpus_file
-from support.opened import plain, trace_of
-from support.program import programmed
-from support.rank_notation import ranks_of
-from support.torch_programs import torch_trace
-from support.trace_notation import time_ns, traced
+from support.profiles.corpus import corpus_file
+from support.profiles.opened import plain, trace_of
+from support.traces.book_checks import analysed
+from support.traces.program import programmed
+from support.traces.rank_notation import ranks_of
+from support.traces.torch_programs import torch_trace
+from support.traces.trace_notation import time_ns, traced
 
 US = 1_000
 WIDTH = 80

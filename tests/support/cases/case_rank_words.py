@@ -19,7 +19,7 @@ from support.cases.case import (
     says,
     us,
 )
-from support.rank_notation import waits_of
+from support.traces.rank_notation import waits_of
 
 
 def _of_lanes(read: Callable[[Lane], Iterable[object]]) -> Expectation:

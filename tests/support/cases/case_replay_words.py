@@ -22,7 +22,7 @@ from support.cases.case import (
     figure_of,
     us,
 )
-from support.trace_notation import time_ns
+from support.traces.trace_notation import time_ns
 
 
 def _graph_of(case: Case, *, residuals: bool = True) -> DependencyGraph:

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from support.book_checks import check_balance
 from support.cases.case import LANGUAGES, Case, Unexpected
 from support.cases.case_rank_words import RANK_WORDS
 from support.cases.case_replay_words import REPLAY_WORDS
 from support.cases.case_words import PROFILE_WORDS
-from support.saving_laws import broken_laws
-from support.trace_notation import filled, number_or_text
+from support.traces.book_checks import check_balance
+from support.traces.saving_laws import broken_laws
+from support.traces.trace_notation import filled, number_or_text
 
 EXPECTATIONS = {**PROFILE_WORDS, **REPLAY_WORDS, **RANK_WORDS}
 

@@ -8,8 +8,8 @@ import numpy as np
 from msgspec.structs import fields
 
 from gpuledger.analyse.memory.figures import copies_by_kind
-from gpuledger.analyse.phase_costs import PhaseRow, phase_costs
-from gpuledger.analyse.range_tree import range_tree
+from gpuledger.analyse.phases.phase_costs import PhaseRow, phase_costs
+from gpuledger.analyse.ranges.range_tree import range_tree
 from gpuledger.catalog.calls import CALL_KINDS
 from gpuledger.errors import GpuledgerError
 from gpuledger.findings.finding import Evidence, Finding
@@ -36,7 +36,7 @@ from support.cases.case import (
     us,
 )
 from support.command import Ran
-from support.trace_notation import number, time_ns
+from support.traces.trace_notation import number, time_ns
 
 
 def _ledger(case: Case, rest: str) -> tuple[bool, str]:

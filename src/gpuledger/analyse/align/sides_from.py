@@ -26,12 +26,12 @@ from gpuledger.analyse.align.operation_kernels import (
     no_match,
 )
 from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
-from gpuledger.analyse.timed_operations import CALL, TimedOperation
 from gpuledger.catalog.kernel_names import EXACT, FUNCTION, label, likeness, parse
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.messages import say
 from gpuledger.selection import Selection
+from gpuledger.timing.timed_operations import CALL, TimedOperation
 from gpuledger.trace.measured import PrintedTables, SummaryRow
 from gpuledger.trace.model import Trace
 from gpuledger.units import count_text

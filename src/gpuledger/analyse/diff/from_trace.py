@@ -30,10 +30,10 @@ from gpuledger.analyse.diff.run_side import (
 )
 from gpuledger.analyse.kernels.step_kernels import overview
 from gpuledger.analyse.light.books import light_books
+from gpuledger.analyse.light.steady_kernels import SteadyKernels, use_and_clock
 from gpuledger.analyse.memory.figures import CopyRow, copies_by_kind, memory_totals
 from gpuledger.analyse.operators.operators import OPERATOR
-from gpuledger.analyse.phase_costs import phase_costs
-from gpuledger.analyse.steady_kernels import SteadyKernels, use_and_clock
+from gpuledger.analyse.phases.phase_costs import phase_costs
 from gpuledger.attribution.lost_time import begins_in, host_stretch, of_this_gpu
 from gpuledger.catalog.calls import CallKind, call_kind
 from gpuledger.catalog.kernel_families import COMMUNICATION, family

@@ -17,12 +17,12 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gpuledger.analyse.timed_operations import CALL, TimedOperation
 from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.books import UNCLASSIFIED, Line, LineKind
 from gpuledger.selection import Selection
+from gpuledger.timing.timed_operations import CALL, TimedOperation
 from gpuledger.trace.measured import Dim3
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import nearest_percentiles

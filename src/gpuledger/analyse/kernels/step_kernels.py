@@ -16,9 +16,9 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from gpuledger.analyse.kernels.judgement import FLOOR_NS, OTHER_SIZE, JudgedKernel, JudgedLaunch, saving, severity
 from gpuledger.analyse.light.kernel_light import LitTime, lit_times
-from gpuledger.analyse.steady_kernels import SteadyKernels
+from gpuledger.analyse.light.steady_kernels import SteadyKernels
+from gpuledger.analyse.roofline.judgement import FLOOR_NS, OTHER_SIZE, JudgedKernel, JudgedLaunch, saving, severity
 from gpuledger.attribution.launch_places import launched_inside, places
 from gpuledger.catalog.kernel_names import parse, without_numbers
 from gpuledger.ledger.activity import State

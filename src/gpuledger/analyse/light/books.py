@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
 from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
 from gpuledger.analyse.light.reachable import LightRoof
-from gpuledger.analyse.steady_kernels import Shortened, SteadyKernels
-from gpuledger.analyse.wasted_work import between_products, fused_chains, fused_updates, one_layout, views
+from gpuledger.analyse.light.steady_kernels import Shortened, SteadyKernels
+from gpuledger.analyse.light.wasted_work import between_products, fused_chains, fused_updates, one_layout, views
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say

@@ -17,12 +17,12 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
 from gpuledger.analyse.light.moved_bytes import goes_once, moved_bytes
 from gpuledger.analyse.light.reachable import MOST_BOUND, SINGLE, LightRoof, product_at_roof_ns
+from gpuledger.analyse.light.steady_kernels import SteadyKernels
 from gpuledger.analyse.light.unrecorded_products import put_unrecorded
 from gpuledger.analyse.operators.arithmetic import Inputs, count_of, outputs_of
-from gpuledger.analyse.steady_kernels import SteadyKernels
+from gpuledger.analyse.operators.launching_operators import GraphOperators, LaunchingOperators
 from gpuledger.catalog.gpus import peak_bytes_per_s, peak_flops
 from gpuledger.catalog.kernel_types import (
     BY_ELEMENT,

@@ -18,8 +18,8 @@ import numpy as np
 
 from gpuledger.analyse.light.kernel_light import KernelLight, kernel_light
 from gpuledger.analyse.light.reachable import product_ns, stream_ns
+from gpuledger.analyse.light.steady_kernels import Mask, Shortened, SteadyKernels
 from gpuledger.analyse.operators.arithmetic import COUNTERS, Inputs, Shape
-from gpuledger.analyse.steady_kernels import Mask, Shortened, SteadyKernels
 from gpuledger.catalog.kernel_types import attends_backward, attends_forward, is_backward
 from gpuledger.trace.keys import RowsByKey, distinct, is_among, occurrences
 

@@ -14,8 +14,8 @@ from msgspec import Struct
 from gpuledger.analyse.light.kernel_light import kernel_light
 from gpuledger.analyse.light.moved_bytes import moved_bytes
 from gpuledger.analyse.light.reachable import SINGLE, LightRoof
+from gpuledger.analyse.light.steady_kernels import SteadyKernels
 from gpuledger.analyse.operators.arithmetic import count_of, outputs_of
-from gpuledger.analyse.steady_kernels import SteadyKernels
 from gpuledger.catalog.gpus import peak_flops
 from gpuledger.trace.model import NotMeasured
 

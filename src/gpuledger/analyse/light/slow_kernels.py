@@ -26,9 +26,9 @@ from gpuledger.analyse.light.reachable import (
     product_ns,
     stream_ns,
 )
+from gpuledger.analyse.light.steady_kernels import Mask, Shortened, SteadyKernels
+from gpuledger.analyse.light.wasted_work import narrower_types, spread, views
 from gpuledger.analyse.operators.arithmetic import Shape
-from gpuledger.analyse.steady_kernels import Mask, Shortened, SteadyKernels
-from gpuledger.analyse.wasted_work import narrower_types, spread, views
 from gpuledger.catalog.kernel_types import (
     BY_ELEMENT,
     aligned_elements,

@@ -27,10 +27,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from gpuledger.analyse.light.launching_operators import GraphOperators, LaunchingOperators
 from gpuledger.analyse.light.reachable import MOST_BOUND, SINGLE, product_at_roof_ns
+from gpuledger.analyse.light.steady_kernels import SteadyKernels
 from gpuledger.analyse.operators.arithmetic import ELEMENT_BYTES, Count, Inputs
-from gpuledger.analyse.steady_kernels import SteadyKernels
+from gpuledger.analyse.operators.launching_operators import GraphOperators, LaunchingOperators
 from gpuledger.catalog.kernel_names import name_matcher
 from gpuledger.catalog.kernel_types import RoutedProduct, is_routed_product, routed_product
 from gpuledger.regex import regex

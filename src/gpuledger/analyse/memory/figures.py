@@ -14,8 +14,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from gpuledger.analyse.launch_costs import CallRow, call_rows, per_step
-from gpuledger.analyse.over_time import BINS, bin_edges, memory_events
+from gpuledger.analyse.idle.launch_costs import CallRow, call_rows, per_step
+from gpuledger.analyse.timeline.over_time import BINS, bin_edges, memory_events
 from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.gpus import link_bytes_per_s, peak_bytes_per_s, peer_bytes_per_s
 from gpuledger.ledger.books import LineKind

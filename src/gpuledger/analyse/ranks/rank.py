@@ -369,7 +369,7 @@ def rank_summary(
     device = max(devices, key=lambda device: device.device_floor_ns)
     phases_ns: tuple[tuple[str, int], ...] = ()
     if phases:
-        from gpuledger.analyse.phase_costs import phase_costs  # asked for by few
+        from gpuledger.analyse.phases.phase_costs import phase_costs  # asked for by few
 
         phases_ns = tuple(phase_costs(trace, device).of_layers_ns.items())
     losses = [note.sentence for note in trace.health if note.severity is Severity.LOSS]

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from gpuledger.analyse.kernels.verdict import ALIKE, BUSY, UNEVEN
+from gpuledger.analyse.roofline.verdict import ALIKE, BUSY, UNEVEN
 from gpuledger.analyse.utilization.fit import (
     FitColumns,
     FittedLevels,

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from gpuledger.analyse.capture_checks import CaptureWishes
 from gpuledger.capture import manifest as manifests
 from gpuledger.capture import nsys as planned
+from gpuledger.capture.completeness import CaptureWishes
 from gpuledger.capture.launchers import Remote, launch_of, remote
 from gpuledger.capture.manifest import FAILED, Manifest
 from gpuledger.capture.nsys import PRESETS, Wishes, doubts, nsys_command, value_of

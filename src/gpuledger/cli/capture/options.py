@@ -18,9 +18,9 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpuledger.analyse.capture_checks import CaptureWishes, check_capture
 from gpuledger.capture import manifest as manifests
 from gpuledger.capture import python_samples
+from gpuledger.capture.completeness import CaptureWishes, check_capture
 from gpuledger.capture.launchers import Remote, is_direct
 from gpuledger.capture.manifest import (
     FINISHED,

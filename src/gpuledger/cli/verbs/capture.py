@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gpuledger.analyse.capture_checks import CaptureWishes
+from gpuledger.capture.completeness import CaptureWishes
 from gpuledger.capture.launchers import remote
 from gpuledger.capture.ncu import ENDING, SETS, Choice, Measure, check_metrics, ncu_flags
 from gpuledger.capture.output_files import place_for

@@ -11,7 +11,8 @@ from gpuledger.cli.inputs import limit_option, profile_argument, words
 from gpuledger.cli.main import answering
 from gpuledger.cli.output import Output, english_options
 from gpuledger.limits import Limits
-from gpuledger.verbs import DEFAULT_REPORTS, inventory
+from gpuledger.verbs import DEFAULT_REPORTS
+from gpuledger.verbs import info as inventory
 
 
 def _print_formats(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -37,7 +38,7 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 
 
 def _known_reports() -> list[str]:
-    from gpuledger.analyse.nvidia_tables import NVIDIA_REPORTS
+    from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS
 
     return [report.name for report in NVIDIA_REPORTS]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.analyse.path_summary import OffPathRow, PathSide, PathSummary
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import Message, joined, say
+from gpuledger.replay.path_summary import OffPathRow, PathSide, PathSummary
 from gpuledger.units import count_text, share_text, time_text
 
 _NAMED: Final = 3

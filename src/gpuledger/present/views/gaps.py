@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
-from gpuledger.analyse.gap_summary import (
+from gpuledger.analyse.idle.gap_summary import (
     CauseRow,
     GapLengthRow,
     GapRow,
@@ -14,7 +14,7 @@ from gpuledger.analyse.gap_summary import (
     TriggerRow,
     gap_summary,
 )
-from gpuledger.analyse.launch_costs import (
+from gpuledger.analyse.idle.launch_costs import (
     CallRow,
     LaunchCosts,
     LaunchFamilyRow,
@@ -23,7 +23,7 @@ from gpuledger.analyse.launch_costs import (
     QueueRow,
     launch_costs,
 )
-from gpuledger.analyse.overlap import OverlapRow, StreamOverlap, StreamOverlapRow, overlap, stream_overlap
+from gpuledger.analyse.idle.overlap import OverlapRow, StreamOverlap, StreamOverlapRow, overlap, stream_overlap
 from gpuledger.findings.idle import code_of_trigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say

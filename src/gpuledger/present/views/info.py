@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from msgspec import Struct, field
 
-from gpuledger.analyse.inventory import ON_GPU, Contents, GpuUse, Missing, ProcessUse, contents
+from gpuledger.analyse.recorded.inventory import ON_GPU, Contents, GpuUse, Missing, ProcessUse, contents
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.row_sheets import row_sheet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from gpuledger.analyse.launch_costs import CallRow
+from gpuledger.analyse.idle.launch_costs import CallRow
 from gpuledger.analyse.memory.figures import MEMSET, CopyRow, MemoryFigures, MemoryUseRow, memory_figures
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from gpuledger.analyse import nvidia_tables
-from gpuledger.analyse.nvidia_tables import NvidiaReport
+from gpuledger.analyse.recorded import nvidia_tables
+from gpuledger.analyse.recorded.nvidia_tables import NvidiaReport
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.activity import short_function_name
 from gpuledger.present.document import Document, Remarks, SheetBlock, SheetTitle, json_by

@@ -6,15 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
-from gpuledger.analyse.phase_costs import (
-    NO_COMMUNICATION,
-    PhaseCosts,
-    PhaseGapRow,
-    PhaseLayerRow,
-    PhaseRow,
-    PhaseWaitRow,
-)
-from gpuledger.analyse.range_tree import RangeRole, RangeRow, RangeTree, range_shares
+from gpuledger.analyse.phases.phase_costs import PhaseCosts, PhaseGapRow, PhaseLayerRow, PhaseRow
+from gpuledger.analyse.ranges.range_tree import RangeRole, RangeRow, RangeTree, range_shares
+from gpuledger.analyse.ranks.phase_waits import NO_COMMUNICATION, PhaseWaitRow
 from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say

@@ -8,10 +8,10 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from gpuledger.analyse.inventory import Missing
 from gpuledger.analyse.light.books import BusyTime, FamilyTime, LightBooks, LightRow, StepAtLight
 from gpuledger.analyse.light.kernel_light import LightSource
-from gpuledger.analyse.phase_costs import PhaseTimes
+from gpuledger.analyse.phases.phase_costs import PhaseTimes
+from gpuledger.analyse.recorded.inventory import Missing
 from gpuledger.analyse.utilization.kernel_use import UseClass
 from gpuledger.answers.kernels import UseAnswer
 from gpuledger.answers.report import ReportAnswer

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from gpuledger.analyse.inventory import OS_CALLS_MISSING
+from gpuledger.analyse.recorded.inventory import OS_CALLS_MISSING
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.catalog.frameworks import is_amd
 from gpuledger.catalog.kernel_families import OTHER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Final
 
-from gpuledger.analyse.serving import (
+from gpuledger.analyse.phases.serving import (
     BASE,
     WAITS,
     BatchCostRow,
@@ -17,7 +17,7 @@ from gpuledger.analyse.serving import (
     StepModel,
     serving,
 )
-from gpuledger.analyse.step_summary import (
+from gpuledger.analyse.phases.step_summary import (
     LevelRow,
     PrefillRow,
     StepRow,

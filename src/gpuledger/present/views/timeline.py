@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.timeline import EventFinder, Events, EventSource
+from gpuledger.analyse.timeline.events import EventFinder, Events, EventSource
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.ledger.device import Device

@@ -8,15 +8,6 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from gpuledger.analyse.path_summary import (
-    OffPathRow,
-    PathCallRow,
-    PathOperationRow,
-    PathPartRow,
-    PathRangeRow,
-    PathSummary,
-    path_part,
-)
 from gpuledger.changes.answer import WORTH_TELLING, Effect, FasterPart, ReplayedChanges, ReplayedStretch
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.finding import Finding, PlainSaving
@@ -28,6 +19,15 @@ from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.finding_words import unsure_words
 from gpuledger.present.views.answer import Answer, health_rows, note_sentences
 from gpuledger.present.views.critical import path_remarks, path_sentences
+from gpuledger.replay.path_summary import (
+    OffPathRow,
+    PathCallRow,
+    PathOperationRow,
+    PathPartRow,
+    PathRangeRow,
+    PathSummary,
+    path_part,
+)
 from gpuledger.rows import Label, Row, Unit, share
 from gpuledger.trace.model import Note
 from gpuledger.units import share_text, time_text

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from msgspec.structs import replace
 
-from gpuledger.analyse.run_history import (
+from gpuledger.analyse.diff.run_history import (
     CODE,
     FEWEST,
     HARDWARE,

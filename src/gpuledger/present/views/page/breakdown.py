@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from gpuledger.analyse.gap_summary import CauseRow, GapLengthRow, GapRow, GapSummary, TriggerRow
-from gpuledger.analyse.path_summary import OffPathRow, PathCallRow, PathOperationRow, PathSummary
-from gpuledger.analyse.phase_costs import PhaseLayerRow, PhaseRow
-from gpuledger.analyse.step_summary import (
+from gpuledger.analyse.idle.gap_summary import CauseRow, GapLengthRow, GapRow, GapSummary, TriggerRow
+from gpuledger.analyse.phases.phase_costs import PhaseLayerRow, PhaseRow
+from gpuledger.analyse.phases.step_summary import (
     LevelRow,
     PrefillRow,
     UnusualStepRow,
@@ -38,6 +37,7 @@ from gpuledger.present.views.page.rooflines import operator_roofline_chart
 from gpuledger.present.views.report_parts import drawing_order, ledger_title
 from gpuledger.present.views.words import gaps_text, steady_title
 from gpuledger.present.views.work.light import kernels_sheet, light_chart, light_sheet, parts_sentence, step_sentence
+from gpuledger.replay.path_summary import OffPathRow, PathCallRow, PathOperationRow, PathSummary
 from gpuledger.rows import Row
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints, Span

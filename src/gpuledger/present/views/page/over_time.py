@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from gpuledger.analyse.launch_costs import CallRow, LaunchRangeRow, QueueRow
+from gpuledger.analyse.idle.launch_costs import CallRow, LaunchRangeRow, QueueRow
 from gpuledger.analyse.memory.figures import CopyRow, MemoryUseRow
-from gpuledger.analyse.range_tree import OUTSIDE, RangeRow, RangeTree
+from gpuledger.analyse.ranges.range_tree import OUTSIDE, RangeRow, RangeTree
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.attribution.flame_trees import FlameTree, TreeKind
 from gpuledger.catalog.kernel_names import cut_label

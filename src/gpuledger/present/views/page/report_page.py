@@ -9,8 +9,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpuledger.analyse.inventory import Missing
-from gpuledger.analyse.overlap import OverlapRow
+from gpuledger.analyse.idle.overlap import OverlapRow
+from gpuledger.analyse.recorded.inventory import Missing
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.messages import joined, say, translated
 from gpuledger.present import document as doc

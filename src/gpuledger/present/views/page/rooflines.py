@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from gpuledger.analyse.kernels.judgement import JudgedLaunch
-from gpuledger.analyse.kernels.roofs import RooflinePoint, Roofs
 from gpuledger.analyse.light.operator_roofline import OperatorRoofline
+from gpuledger.analyse.roofline.judgement import JudgedLaunch
+from gpuledger.analyse.roofline.roofs import RooflinePoint, Roofs
 from gpuledger.analyse.utilization.stretches import SampledRoofline
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import joined, say

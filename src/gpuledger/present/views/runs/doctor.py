@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from msgspec.structs import replace
 
-from gpuledger.analyse.capture_checks import CaptureCheck
+from gpuledger.capture.completeness import CaptureCheck
 from gpuledger.doctor.check import DoctorCheck, DoctorVerdict, ExaminedMachine
 from gpuledger.doctor.checks import Tool, examine, tools_of, ways_to_record
 from gpuledger.present.document import Block, Document, Drawn

@@ -11,10 +11,10 @@ from typing import Annotated, Final
 
 from msgspec.structs import replace
 
-from gpuledger.analyse.kernels.judgement import SEVERITIES, JudgedKernel, JudgedLaunch
-from gpuledger.analyse.kernels.roofs import Roof, RooflinePoint, Roofs
 from gpuledger.analyse.kernels.step_kernels import HALF, HITS, PEAKS, ROOF, KernelTally
-from gpuledger.analyse.kernels.verdict import FIGURE_NAMES, Figure
+from gpuledger.analyse.roofline.judgement import SEVERITIES, JudgedKernel, JudgedLaunch
+from gpuledger.analyse.roofline.roofs import Roof, RooflinePoint, Roofs
+from gpuledger.analyse.roofline.verdict import FIGURE_NAMES, Figure
 from gpuledger.answers.kernels import JudgedKernels
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import Message, joined, say

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 from msgspec.structs import replace
 
 from gpuledger.analyse.light.books import SOURCES
+from gpuledger.analyse.light.operator_costs import HostCostKind, OperatorCosts
 from gpuledger.analyse.operators.arithmetic import Inputs, OperatorWork, parse_inputs
-from gpuledger.analyse.operators.costs import HostCostKind, OperatorCosts
 from gpuledger.analyse.operators.graph_places import MODULE, of_any_layer
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.device import Device

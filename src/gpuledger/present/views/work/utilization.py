@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gpuledger.analyse.kernels.verdict import LOW_OCCUPANCY
+from gpuledger.analyse.roofline.verdict import LOW_OCCUPANCY
 from gpuledger.analyse.utilization.against_counters import CounterComparison
 from gpuledger.analyse.utilization.kernel_use import (
     AT_A_ROOF,

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.timeline import (
+from gpuledger.analyse.timeline.events import (
     COVER_BINS,
     EventFinder,
     Events,

@@ -1,0 +1,1 @@
+"""Idle time: its causes, launches, and what overlaps."""

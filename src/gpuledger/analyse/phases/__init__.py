@@ -1,0 +1,1 @@
+"""Steps, layers and their phases, and what serving costs."""

@@ -1,0 +1,1 @@
+"""Ranges of the program: what each costs."""

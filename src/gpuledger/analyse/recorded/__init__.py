@@ -1,0 +1,1 @@
+"""What a profile holds, and the tables that NVIDIA prints of it."""

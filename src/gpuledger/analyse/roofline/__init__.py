@@ -1,0 +1,1 @@
+"""Roofs of a GPU, and what limits a kernel."""

@@ -1,0 +1,1 @@
+"""One GPU over time."""

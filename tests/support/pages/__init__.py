@@ -1,0 +1,1 @@
+"""What tests read of pages, terminals and docs."""

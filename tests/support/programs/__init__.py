@@ -1,0 +1,1 @@
+"""Programs and machines that tests run."""

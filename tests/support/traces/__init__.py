@@ -1,0 +1,1 @@
+"""Traces, graphs and ranks for tests, by hand and at random."""
