@@ -55,9 +55,7 @@ _LEAST_COVERED: Final = 0.5
 """A period that holds fewer of the kernels than this is not one of the whole sequence; nor are ranges nobody calls
 steps the run that hold less of its time."""
 
-_SINGLE_REPETITION_SHARE: Final = (
-    0.75  # a repetition that holds so much of the time of a few is something that happens once
-)
+_MAX_OF_FEW: Final = 0.75  # a repetition that holds more of the time of a few is something that happens once
 _SLOWER: Final = 1.25  # a repetition that takes this many times the usual holds something that the others do not
 
 
@@ -445,11 +443,7 @@ class LevelFinder:
         if level.count < FEWEST or not self._covers(level) or self._repeats_with_layers(level):
             return False
         later = level.length_ns[1:]
-        if (
-            level.source is LevelSource.PERIOD
-            and level.count < 2 * FEWEST
-            and later.max() > _SINGLE_REPETITION_SHARE * later.sum()
-        ):
+        if level.source is LevelSource.PERIOD and level.count < 2 * FEWEST and later.max() > _MAX_OF_FEW * later.sum():
             return False
         marks = [mark.count for mark in map(self._level, _MARKS) if mark is not None]
         phases = [

@@ -45,9 +45,7 @@ from gpuledger.trace.keys import Positions, distinct
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 
-MAX_KERNELS_TO_SOFTMAX: Final = (
-    8  # the two products have at most so many kernels between them and the softmax: scales, masks, casts
-)
+MAX_TO_SOFTMAX: Final = 8  # so many kernels lie between the softmax and each product: scales, masks, casts
 MOST_COPIES: Final = 3  # of queries, keys and values
 ON_SCORES: Final = frozenset({"softmax", "elementwise", "activation", "copy", "sampling", "memset"})
 """What may run between the softmax of attention and its second product: casts and dropout. The softmax of a router is
@@ -67,11 +65,8 @@ def fuse_attention(kernels: SteadyKernels) -> KernelSavings:
     has_both = (next_place > 0) & (next_place < len(places))
     middle, next_place = middle[has_both], next_place[has_both]
     before, after = places[next_place - 1], places[next_place]
-    near = (
-        (middle - before <= MAX_KERNELS_TO_SOFTMAX)
-        & (after - middle <= MAX_KERNELS_TO_SOFTMAX)
-        & (kernels.part[before] == kernels.part[after])
-    )
+    near = (middle - before <= MAX_TO_SOFTMAX) & (after - middle <= MAX_TO_SOFTMAX)
+    near &= kernels.part[before] == kernels.part[after]
     others = np.append(0, np.cumsum(~kernels.of_families(ON_SCORES)))
     near &= others[after] == others[middle]
     if np.count_nonzero(fused) >= np.count_nonzero(near):
@@ -96,9 +91,7 @@ def _copies_around(kernels: SteadyKernels, first: Positions, second: Positions) 
     return around
 
 
-VIEW_READ_TO_COPY_TIME: Final = (
-    1.1  # what a kernel by element that reads a view takes, of what copying the view takes (H200)."""
-)
+VIEW_READ_TO_COPY_TIME: Final = 1.1  # of a kernel by element that reads a view, and of copying it (H200)
 ALIKE_SIZES: Final = 4  # tensors whose numbers of elements differ by more are not one another's copy
 
 
