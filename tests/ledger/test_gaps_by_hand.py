@@ -69,7 +69,7 @@ class Drawn:
 def drawn(seed: int) -> Drawn:
     random, program = Random(seed), Drawn()
     for tid in range(random.choice((1, 1, 2))):
-        now, busy_until, calls = random.choice((0, 3)) + 40 * tid, 0, []
+        now, busy_until, calls = random.choice((0, 3)) + 40 * tid, 0, list[Call]()
         for _ in range(random.randint(3, 14)):
             now += random.choice((0, 1, 2, 5, 20, 99, 100, 101, 150))
             name = random.choice((*CAUSE_OF, *["cudaLaunchKernel"] * 6, *["cudaStreamSynchronize"] * 2))
