@@ -122,7 +122,7 @@ def test_every_rule_has_its_test() -> None:
     told = set(re.findall(r"[A-Z]+(?:-[A-Z]+)*", re.sub(r"absent [A-Z -]+|not \w+ [A-Z-]+", "", cases)))
     tested = told | _strings(TESTS / "findings") | _strings(TESTS / "analyse")
     planted = {
-        node.value for node in nodes(TESTS / "support" / "planted_findings.py") if isinstance(node, ast.Constant)
+        node.value for node in nodes(TESTS / "support" / "traces" / "planted_findings.py") if isinstance(node, ast.Constant)
     }
     assert {rule.code for rule in RULES} - tested - planted == set()
 
