@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,8 +21,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpuledger.doctor import check as checking
-from gpuledger.doctor import check as probing
-from gpuledger.doctor.check import DoctorCheck, DoctorVerdict, ExaminedMachine, Probe, ProfileWriter, TrialTools
+from gpuledger.doctor.check import DoctorCheck, DoctorVerdict, ExaminedMachine, ProfileWriter
 from gpuledger.doctor.checks import CHECKS
 from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.present.safe_text import display_width as cell_len
@@ -87,35 +87,42 @@ FILES: Mapping[str, str] = {
 }
 
 
-@dataclass
-class Room:
+PACKAGES = (
+    *("pynvml", "ncu_report", "pyarrow", "vl_convert", "viztracer", "distributed", "mcp", "duckdb"),
+    *("gpuledger_workloads", "torch"),
+)
+TOOLS: Mapping[str, Path] = {"nsys": NSYS, "ncu": NCU, "nvidia-smi": SMI}
+
+
+@dataclass(eq=False)
+class Room(ExaminedMachine):
     """A machine that is made up: all is well on it, but for what a test changes."""
 
     machine: Machine = HEALTHY
-    tools: Mapping[str, Path] = field(default_factory=lambda: {"nsys": NSYS, "ncu": NCU, "nvidia-smi": SMI})
+    tools: Mapping[str, Path] = field(default_factory=lambda: TOOLS)
     answers: Mapping[str, Answer] = field(default_factory=dict)
     files: Mapping[str, str | None] = field(default_factory=dict)
-    folders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    listings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    packages: Sequence[str] = (
-        "pynvml",
-        "ncu_report",
-        "pyarrow",
-        "vl_convert",
-        "viztracer",
-        "distributed",
-        "mcp",
-        "duckdb",
-        "gpuledger_workloads",
-        "torch",
-    )
+    packages: Sequence[str] = PACKAGES
     free: int | None = 500 * GB
-    refusal: str = ""
+    refused: str = ""
     kernels: int | Exception = 10240
     written: ProfileWriter | None = None
     is_quick: bool = False
     started: list[list[str]] = field(default_factory=list)
-    scratch: list[Path] = field(default_factory=list)
+    scratches: list[Path] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.count_kernels, is_quick=self.is_quick, written=self.written)
+        self.folders = {"this folder": Path("/home/user/runs"), "the temporary folder": Path("/scratch")}
+        self.python = Path("/usr/bin/python3")
+
+    def find(self, name: str) -> Path | None:
+        return self.tools.get(name)
+
+    def importer(self, nsys: Path) -> Path | None:
+        return nsys.parent / "QdstrmImporter"
 
     def start(self, argv: Sequence[str | Path], seconds: float) -> Ran:
         assert 0 < seconds <= 90, "everything that is started has a time limit"
@@ -131,39 +138,35 @@ class Room:
             raise answer
         return answer if isinstance(answer, Ran) else answer(words)
 
+    def read(self, path: str) -> str | None:
+        return {**FILES, **self.files}.get(path)
+
+    def listed(self, path: str) -> tuple[str, ...]:
+        return self.listings.get(path, ())
+
+    def package(self, name: str) -> str | None:
+        return "1.0" if name in self.packages else None
+
+    def free_bytes(self, folder: Path) -> int | None:
+        return self.free
+
+    def refusal(self, folder: Path) -> str:
+        return self.refused
+
     @contextmanager
-    def folder(self) -> Iterator[Path]:
-        with probing._scratch() as path:
-            self.scratch.append(path)
+    def scratch(self) -> Iterator[Path]:
+        with super().scratch() as path:
+            self.scratches.append(path)
             yield path
 
-    def probe(self) -> Probe:
-        files = {**FILES, **self.files}
-        return Probe(
-            find=self.tools.get,
-            importer=lambda nsys: nsys.parent / "QdstrmImporter",
-            start=self.start,
-            read=files.get,
-            listed=lambda path: self.folders.get(path, ()),
-            environment=self.environment,
-            machine=lambda: self.machine,
-            package=lambda name: "1.0" if name in self.packages else None,
-            free_bytes=lambda _: self.free,
-            refusal=lambda _: self.refusal,
-            scratch=self.folder,
-            folders={"this folder": Path("/home/user/runs"), "the temporary folder": Path("/scratch")},
-            python=Path("/usr/bin/python3"),
-            versions={"Python": "3.12.1", "gpuledger": "0.1.0"},
-        )
-
-    def kernels_in(self, _: Path) -> int:
+    def count_kernels(self, _: Path) -> int:
         if isinstance(self.kernels, Exception):
             raise self.kernels
         return self.kernels
 
+    @cached_property
     def examined(self) -> DoctorAnswer:
-        handed = TrialTools(Path("trial_launches.py"), Path("trial_torch.py"), self.kernels_in)
-        return doctor_answer(ExaminedMachine(self.probe(), handed, is_quick=self.is_quick, written=self.written))
+        return doctor_answer(self)
 
 
 def outcomes(found: DoctorAnswer) -> dict[str, DoctorCheck]:
@@ -172,7 +175,7 @@ def outcomes(found: DoctorAnswer) -> dict[str, DoctorCheck]:
 
 def test_on_a_healthy_machine_all_is_ok() -> None:
     room = Room(written=ProfileWriter("run.sqlite", "nsys", "2025.3.2.474"))
-    found = room.examined()
+    found = room.examined
     assert {check.name: check.verdict for check in found.checks} == dict.fromkeys(CHECKS, DoctorVerdict.OK)
     assert found.ready
     assert found.records_with == ("nsys", "torch.profiler")
@@ -180,12 +183,12 @@ def test_on_a_healthy_machine_all_is_ok() -> None:
     trial = outcomes(found)["Trial capture"]
     assert trial.found == "10,240 kernels recorded, exported and read"
     assert trial.means == "tracing adds about 1.2 us per CUDA call (2.1 us plain, 3.3 us traced)"
-    assert room.scratch
-    assert not any(path.exists() for path in room.scratch), "temporary folders are removed"
+    assert room.scratches
+    assert not any(path.exists() for path in room.scratches), "temporary folders are removed"
 
 
 def without(*names: str) -> dict[str, Path]:
-    return {name: path for name, path in Room().tools.items() if name not in names}
+    return {name: path for name, path in TOOLS.items() if name not in names}
 
 
 def split(**changes: Any) -> Machine:
@@ -203,7 +206,7 @@ CASES: Mapping[str, tuple[Room, str, DoctorVerdict, str, str]] = {
     ),
     "a GPU without a driver": (
         Room(
-            machine=NO_GPU, tools={}, folders={"/sys/bus/pci/devices": ("0000:01:00.0",)},
+            machine=NO_GPU, tools={}, listings={"/sys/bus/pci/devices": ("0000:01:00.0",)},
             files={
                 **DRIVER_GONE, "/sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n",
                 "/sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n",
@@ -278,11 +281,11 @@ CASES: Mapping[str, tuple[Room, str, DoctorVerdict, str, str]] = {
         "Other profilers", DoctorVerdict.WARNING, "CUDA_INJECTION64_PATH is set", "unset CUDA_INJECTION64_PATH",
     ),
     "nsys runs already": (
-        Room(folders={"/proc": ("1", "42", "self")}, files={"/proc/42/comm": "nsys\n"}),
+        Room(listings={"/proc": ("1", "42", "self")}, files={"/proc/42/comm": "nsys\n"}),
         "Other profilers", DoctorVerdict.WARNING, "nsys runs already", "nsys sessions list",
     ),
     "DCGM": (
-        Room(folders={"/proc": ("1", "42", "self")}, files={"/proc/42/comm": "dcgm-exporter\n"}),
+        Room(listings={"/proc": ("1", "42", "self")}, files={"/proc/42/comm": "dcgm-exporter\n"}),
         "Other profilers", DoctorVerdict.WARNING, "dcgm-exporter runs", "dcgmi profiling --pause",
     ),
     "nsys is missing, torch is here": (
@@ -374,7 +377,7 @@ CASES: Mapping[str, tuple[Room, str, DoctorVerdict, str, str]] = {
     "no room": (Room(free=GB), "Disk", DoctorVerdict.WARNING, "1.00 GB free, under 2 GB", "make room"),
     "a full disk": (Room(free=10**7), "Disk", DoctorVerdict.PROBLEM, "0.01 GB free, under 2 GB", "make room"),
     "a folder that is read-only": (
-        Room(refusal="read-only file system"), "Disk", DoctorVerdict.PROBLEM, "read-only file system", "another folder",
+        Room(refused="read-only file system"), "Disk", DoctorVerdict.PROBLEM, "read-only file system", "another folder",
     ),
     "CUDA programs fail": (
         Room(answers={"trial_launches.py": Ran(1, "cuInit gave error 999\n")}),
@@ -418,7 +421,7 @@ FOLLOW_UPS = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_cause_is_named_with_its_fix_and_nothing_else_is_blamed(case: str) -> None:
     room, name, verdict, found, fix = CASES[case]
-    seen = outcomes(room.examined())
+    seen = outcomes(room.examined)
     outcome = seen[name]
     assert outcome.verdict is verdict
     assert found in outcome.found
@@ -433,19 +436,28 @@ def test_a_cause_is_named_with_its_fix_and_nothing_else_is_blamed(case: str) -> 
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_exit_code_follows_from_the_checks(case: str) -> None:
-    found = CASES[case][0].examined()
-    problems = [check.name for check in found.checks if check.verdict is DoctorVerdict.PROBLEM]
+def test_the_exit_code_follows_from_the_checks_and_every_format_holds_them(case: str) -> None:
+    found = CASES[case][0].examined
+    problems = {check.name for check in found.checks if check.verdict is DoctorVerdict.PROBLEM}
     assert found.ready == (not problems and bool(found.records_with))
-    assert ("nsys" in found.records_with) == (
-        bool(found.machine.gpus)
-        and found.tools[0].version is not None
-        and not {"nsys", "nsys export", "Trial capture"} & set(problems)
-    )
+    has_nsys = bool(found.machine.gpus) and found.tools[0].version is not None
+    assert ("nsys" in found.records_with) == (has_nsys and not {"nsys", "nsys export", "Trial capture"} & problems)
+    content = json.loads(write(found.document(), "json"))
+    schema_of("doctor").validate(content)
+    assert (content["ready"], [each["name"] for each in content["checks"]]) == (found.ready, list(outcomes(found)))
+    assert write(found.document(), "csv").count("\n") == len(found.checks) + 1
+    text, markdown = write(found.document(), "text", width=None), write(found.document(), "md")
+    for check in found.checks:
+        assert f"| {check.name} |" in markdown
+        assert [word for word in (check.name, *check.commands) if word not in text] == []
+    for width in (60, 80, 132):
+        lines = write(found.document(), "text", width=width).splitlines()
+        assert max(map(cell_len, lines)) <= width
+        assert all(line == line.rstrip() for line in lines)
 
 
 def test_nothing_to_record_with_is_a_problem() -> None:
-    found = Room(tools=without("nsys"), packages=()).examined()
+    found = Room(tools=without("nsys"), packages=()).examined
     assert outcomes(found)["nsys"].verdict is DoctorVerdict.PROBLEM
     assert found.records_with == ()
     assert write(found.document(), "text", width=80).startswith("Profiles cannot be recorded here: 1 problem.\n")
@@ -453,7 +465,7 @@ def test_nothing_to_record_with_is_a_problem() -> None:
 
 def test_without_a_gpu_nothing_is_started_but_what_needs_none() -> None:
     room = Room(machine=NO_GPU, files=DRIVER_GONE, tools=without("nvidia-smi"))
-    found = room.examined()
+    found = room.examined
     assert [check.name for check in found.checks if check.verdict is DoctorVerdict.PROBLEM] == ["GPU"]
     assert {Path(words[0]).name for words in room.started} <= {"nsys", "QdstrmImporter"}
     assert outcomes(found)["nsys export"].verdict is DoctorVerdict.OK, "reports from elsewhere can be opened"
@@ -462,7 +474,7 @@ def test_without_a_gpu_nothing_is_started_but_what_needs_none() -> None:
 
 def test_quick_starts_nothing_on_the_gpu() -> None:
     room = Room(is_quick=True, answers={"trial_torch.py": Ran(0, TORCH.replace("=20", "=None"))})
-    found = room.examined()
+    found = room.examined
     trial = outcomes(found)["Trial capture"]
     assert (trial.verdict, trial.found) == (DoctorVerdict.NOT_CHECKED, "left out by --quick")
     assert found.ready
@@ -485,14 +497,14 @@ def test_quick_starts_nothing_on_the_gpu() -> None:
 )
 def test_counters_are_for_those_with_the_capability(capabilities: int, driver: str, allowed: bool) -> None:
     status = {"/proc/self/status": f"CapInh:\tffffffffffffffff\nCapEff:\t{capabilities:016x}\n"}
-    seen = outcomes(Room(files={**FORBIDDEN, **status}, machine=replace(HEALTHY, driver=driver)).examined())
+    seen = outcomes(Room(files={**FORBIDDEN, **status}, machine=replace(HEALTHY, driver=driver)).examined)
     assert seen["Counters"].verdict is (DoctorVerdict.OK if allowed else DoctorVerdict.PROBLEM)
 
 
 def test_what_the_driver_does_not_say_is_not_checked() -> None:
     silent = replace(HEALTHY, gpus=(InstalledGpu(0, "NVIDIA T4", 16 * GB, None, None, None),))
     files = dict.fromkeys((*FORBIDDEN, "/proc/sys/kernel/perf_event_paranoid"))
-    seen = outcomes(Room(machine=silent, files=files, free=None).examined())
+    seen = outcomes(Room(machine=silent, files=files, free=None).examined)
     for name in ("GPU sharing", "Clocks", "Counters", "CPU sampling", "Disk"):
         assert seen[name].verdict is DoctorVerdict.NOT_CHECKED, name
 
@@ -509,7 +521,7 @@ def test_what_the_driver_does_not_say_is_not_checked() -> None:
     ],
 )
 def test_the_version_of_a_profile(written: ProfileWriter, verdict: DoctorVerdict) -> None:
-    assert outcomes(Room(written=written).examined())["PROFILE"].verdict is verdict
+    assert outcomes(Room(written=written).examined)["PROFILE"].verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -524,7 +536,7 @@ def test_the_version_of_a_profile(written: ProfileWriter, verdict: DoctorVerdict
     ],
 )
 def test_containers_are_recognised(files: dict[str, str], environment: dict[str, str], kind: str) -> None:
-    outcome = outcomes(Room(files=files, environment=environment).examined())["Container"]
+    outcome = outcomes(Room(files=files, environment=environment).examined)["Container"]
     assert outcome.found.startswith(f"in a container ({kind})" if kind else "not in a container")
 
 
@@ -535,30 +547,6 @@ def test_the_library_comes_from_the_package_manager_that_is_here() -> None:
     assert commands(dnf="/usr/bin/dnf", sudo="/usr/bin/sudo") == ("sudo dnf install elfutils-libs",)
     assert len(commands()) == 2
     assert checking.library_commands("libodd.so.3", lambda _: None)[0] == "apt-file search libodd.so.3"
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_every_format_holds_every_check(case: str) -> None:
-    found = CASES[case][0].examined()
-    content = json.loads(write(found.document(), "json"))
-    schema_of("doctor").validate(content)
-    assert content["ready"] == found.ready
-    assert [each["name"] for each in content["checks"]] == [check.name for check in found.checks]
-    assert write(found.document(), "csv").count("\n") == len(found.checks) + 1
-    text = write(found.document(), "text", width=None)
-    for check in found.checks:
-        assert check.name in text
-        assert f"| {check.name} |" in write(found.document(), "md")
-        for command in check.commands:
-            assert command in text
-
-
-@pytest.mark.parametrize("width", [60, 80, 132])
-@pytest.mark.parametrize("case", CASES)
-def test_no_line_is_wider_than_the_terminal(case: str, width: int) -> None:
-    lines = write(CASES[case][0].examined().document(), "text", width=width).splitlines()
-    assert max(map(cell_len, lines)) <= width
-    assert all(line == line.rstrip() for line in lines)
 
 
 words = st.text(max_size=60) | st.sampled_from(
@@ -580,7 +568,7 @@ def test_whatever_tools_say_the_answer_can_be_shown(
     smi = {"nvidia-smi": next(iter(answers.values()), Ran(0, ""))}
     found = Room(
         machine=told, answers={**answers, **smi}, files=files, written=ProfileWriter("a", "nsys", "x")
-    ).examined()
+    ).examined
     text = write(found.document(), "text", width=width)
     assert not CONTROL & set(text.replace("\n", ""))
     assert max(map(cell_len, text.splitlines())) <= width
@@ -612,7 +600,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_tool_that_hangs_is_stopped(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool(bare, "nsys", "#!/bin/sh\nexec sleep 100\n")
     monkeypatch.setattr(checking, "SECONDS", 0.3)
-    patient = ExaminedMachine(probing.here(), TrialTools(Path(), Path(), lambda _: 0))
+    patient = ExaminedMachine(lambda _: 0)
     outcome = CHECKS["nsys"](patient)
     assert outcome.verdict is DoctorVerdict.PROBLEM
     assert "did not end within 0.3 s" in outcome.found
@@ -620,7 +608,7 @@ def test_a_tool_that_hangs_is_stopped(bare: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_tool_that_prints_ten_megabytes_is_harmless(bare: Path) -> None:
     tool(bare, "nsys", "#!/bin/sh\nhead -c 10000000 /dev/zero | tr '\\0' '\\033'\n")
-    outcome = CHECKS["nsys"](ExaminedMachine(probing.here(), TrialTools(Path(), Path(), lambda _: 0)))
+    outcome = CHECKS["nsys"](ExaminedMachine(lambda _: 0))
     assert outcome.verdict is DoctorVerdict.PROBLEM
     assert len(outcome.found) < 400
 
@@ -630,12 +618,12 @@ def test_a_tool_that_prints_ten_megabytes_is_harmless(bare: Path) -> None:
 )
 def test_a_broken_tool_is_a_problem(bare: Path, script: str) -> None:
     tool(bare, "nsys", script)
-    outcome = CHECKS["nsys"](ExaminedMachine(probing.here(), TrialTools(Path(), Path(), lambda _: 0)))
+    outcome = CHECKS["nsys"](ExaminedMachine(lambda _: 0))
     assert outcome.verdict is DoctorVerdict.PROBLEM
 
 
 def test_the_probe_reads_what_is_there_and_nothing_else(tmp_path: Path) -> None:
-    here = probing.here()
+    here = ExaminedMachine(lambda _: 0)
     (tmp_path / "long").write_bytes(b"\xff" * 10**6)
     assert here.read(str(tmp_path / "none")) is None
     assert here.read(str(tmp_path)) is None
@@ -653,9 +641,9 @@ def test_a_driver_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
     import threading
 
     released = threading.Event()
-    monkeypatch.setattr(probing, "_DRIVER_SECONDS", 0.1)
-    monkeypatch.setattr(probing, "machine", lambda: released.wait(60))
-    told = probing.here().machine()
+    monkeypatch.setattr(checking, "_DRIVER_SECONDS", 0.1)
+    monkeypatch.setattr(checking, "machine", lambda: released.wait(60))
+    told = ExaminedMachine(lambda _: 0).machine
     released.set()
     assert told == Machine(None, None, (), "the driver did not answer within 0 s")
 

@@ -234,11 +234,7 @@ def test_what_is_no_such_model_is_refused_in_a_sentence(
         (tmp_path / "config.json").write_text('{"num_hidden_layers": 2, "kv_lora_rank": 16}')
     monkeypatch.setattr("gpuledger_workloads.longctx.build", lambda *_: pytest.fail("a model was built"))
     monkeypatch.setattr("gpuledger_workloads.decode.build", lambda *_: pytest.fail("a model was built"))
-    for run in (
-        lambda: found_by("serve", *SMALL, "--ranks-as=streams", f"--ckpt={tmp_path}"),
-        lambda: found_by("longctx", f"--ckpt={tmp_path}"),
-        lambda: found_by("decode", f"--ckpt={tmp_path}"),
-    ):
+    for workload in (("serve", *SMALL, "--ranks-as=streams"), ("longctx",), ("decode",)):
         with pytest.raises(SystemExit, match=told) as end:
-            run()
+            found_by(*workload, f"--ckpt={tmp_path}")
         assert str(end.value.code).startswith("error: ")
