@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,7 +42,6 @@ NSYS = Path("/opt/nvidia/nsight-systems/2025.3.2/bin/nsys")
 NCU = Path("/usr/local/cuda/bin/ncu")
 SMI = Path("/usr/bin/nvidia-smi")
 TORCH = "gpuledger-torch version=2.9.0 cuda=12.8 gpus=1 kernels=20"
-LIBDW = "error while loading shared libraries: libdw.so.1: cannot open shared object file: No such file or directory"
 GB = 10**9
 
 Answer = Ran | ToolFailed | Callable[[list[str]], Ran]
@@ -191,239 +192,71 @@ def without(*names: str) -> dict[str, Path]:
     return {name: path for name, path in TOOLS.items() if name not in names}
 
 
-def split(**changes: Any) -> Machine:
-    return replace(HEALTHY, gpus=(replace(H200, **changes),))
-
-
 FORBIDDEN = {"/proc/driver/nvidia/params": "RmProfilingAdminOnly: 1\n"}
-DOCKER = {"/.dockerenv": ""}
 DRIVER_GONE = {"/proc/driver/nvidia/version": None}
 
-CASES: Mapping[str, tuple[Room, str, DoctorVerdict, str, str]] = {
-    "no GPU at all": (
-        Room(machine=NO_GPU, tools={}, files=DRIVER_GONE),
-        "GPU", DoctorVerdict.PROBLEM, "no GPU of NVIDIA, no driver", "copy the export here",
-    ),
-    "a GPU without a driver": (
-        Room(
-            machine=NO_GPU, tools={}, listings={"/sys/bus/pci/devices": ("0000:01:00.0",)},
-            files={
-                **DRIVER_GONE, "/sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n",
-                "/sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n",
-            },
-        ),
-        "GPU", DoctorVerdict.PROBLEM, "built in, but there is no driver", "install the driver",
-    ),
-    "the driver is not loaded": (
-        Room(
-            machine=NO_GPU, tools={"nvidia-smi": SMI}, files=DRIVER_GONE,
-            answers={"nvidia-smi": Ran(9, "NVIDIA-SMI has failed because it couldn't talk to the driver.")},
-        ),
-        "GPU", DoctorVerdict.PROBLEM, "the driver is not loaded: NVIDIA-SMI has failed", "sudo modprobe nvidia",
-    ),
-    "nvidia-smi is missing": (
-        Room(machine=NO_GPU, tools={}),
-        "GPU", DoctorVerdict.PROBLEM,
-        "neither nvidia-smi nor the package nvidia-ml-py", "pip install 'gpuledger[nvml]'",
-    ),
-    "the driver was updated in use": (
-        Room(
-            machine=NO_GPU, tools={"nvidia-smi": SMI},
-            answers={"nvidia-smi": Ran(18, "Failed to initialize NVML: Driver/library version mismatch\n")},
-        ),
-        "GPU", DoctorVerdict.PROBLEM, "another version than the driver in the kernel", "sudo reboot",
-    ),
-    "the GPU has failed": (
-        Room(machine=NO_GPU, tools={"nvidia-smi": SMI}, answers={"nvidia-smi": Ran(6, "No devices were found\n")}),
-        "GPU", DoctorVerdict.PROBLEM, "shows no GPU: No devices were found", "dmesg",
-    ),
-    "nvidia-smi hangs": (
-        Room(
-            machine=NO_GPU, tools={"nvidia-smi": SMI},
-            answers={"nvidia-smi": ToolFailed("nvidia-smi did not end within 30 s and was stopped")},
-        ),
-        "GPU", DoctorVerdict.PROBLEM, "did not end within 30 s", "dmesg",
-    ),
-    "a container without GPUs": (
-        Room(machine=NO_GPU, tools={}, files=DOCKER),
-        "GPU", DoctorVerdict.PROBLEM, "this container (Docker) was given no GPU", "docker run --gpus=all",
-    ),
-    "one of two GPUs is lost": (
-        Room(machine=replace(HEALTHY, reason="NVML lists 2 and answers for 1 of them")),
-        "GPU", DoctorVerdict.WARNING, "answers for 1 of them", "dmesg",
-    ),
-    "a GPU that nobody may use": (
-        Room(machine=split(compute_mode="prohibited")),
-        "GPU sharing", DoctorVerdict.PROBLEM, "`prohibited`", "--compute-mode=DEFAULT",
-    ),
-    "a GPU for one program": (
-        Room(machine=split(compute_mode="exclusive process")),
-        "GPU sharing", DoctorVerdict.WARNING, "`exclusive process`", "--compute-mode=DEFAULT",
-    ),
-    "MIG": (
-        Room(machine=split(is_split=True)),
-        "GPU sharing", DoctorVerdict.WARNING, "cut into MIG instances", "a whole GPU",
-    ),
-    "throttled": (
-        Room(machine=split(throttled_by=("heat, by the driver",))),
-        "Clocks", DoctorVerdict.WARNING, "held down by heat, by the driver", "PERFORMANCE",
-    ),
-    "GPUs hidden": (
-        Room(environment={"CUDA_VISIBLE_DEVICES": ""}),
-        "Environment", DoctorVerdict.PROBLEM, "CUDA_VISIBLE_DEVICES is ''", "unset CUDA_VISIBLE_DEVICES",
-    ),
-    "launches that block": (
-        Room(environment={"CUDA_LAUNCH_BLOCKING": "1"}),
-        "Environment", DoctorVerdict.WARNING, "CUDA_LAUNCH_BLOCKING is set", "unset CUDA_LAUNCH_BLOCKING",
-    ),
-    "under another profiler": (
-        Room(environment={"CUDA_INJECTION64_PATH": "/opt/other.so"}),
-        "Other profilers", DoctorVerdict.WARNING, "CUDA_INJECTION64_PATH is set", "unset CUDA_INJECTION64_PATH",
-    ),
-    "nsys runs already": (
-        Room(listings={"/proc": ("1", "42", "self")}, files={"/proc/42/comm": "nsys\n"}),
-        "Other profilers", DoctorVerdict.WARNING, "nsys runs already", "nsys sessions list",
-    ),
-    "DCGM": (
-        Room(listings={"/proc": ("1", "42", "self")}, files={"/proc/42/comm": "dcgm-exporter\n"}),
-        "Other profilers", DoctorVerdict.WARNING, "dcgm-exporter runs", "dcgmi profiling --pause",
-    ),
-    "nsys is missing, torch is here": (
-        Room(tools=without("nsys")), "nsys", DoctorVerdict.WARNING, "not found", "cuda-nsight-systems-12-8",
-    ),
-    "nsys does not start": (
-        Room(answers={"nsys --version": Ran(127, f"{NSYS}: {LIBDW}")}),
-        "nsys", DoctorVerdict.PROBLEM, "libdw.so.1 is missing", "apt-get install libdw1",
-    ),
-    "nsys hangs": (
-        Room(answers={"nsys --version": ToolFailed("nsys did not end within 20 s and was stopped")}),
-        "nsys", DoctorVerdict.PROBLEM, "did not end within 20 s", "install Nsight Systems again",
-    ),
-    "the importer lacks libdw": (
-        Room(answers={"QdstrmImporter --version": Ran(127, f"/opt/QdstrmImporter: {LIBDW}\n")}),
-        "nsys export", DoctorVerdict.PROBLEM, "the importer lacks libdw.so.1", "apt-get install libdw1",
-    ),
-    "the importer is not installed": (
-        Room(answers={"nsys export": Ran(1, "Importer binary was not found\n")}),
-        "nsys export", DoctorVerdict.PROBLEM, "Importer binary was not found", "the whole of Nsight Systems",
-    ),
-    "nsys is older than the profile": (
-        Room(written=ProfileWriter("new.sqlite", "nsys", "2026.1.1.204")),
-        "PROFILE", DoctorVerdict.WARNING,
-        "from nsys 2026.1.1.204; the nsys here is 2025.3.2", "install nsys 2026.1.1 or",
-    ),
-    "sampling on a small disk": (
-        Room(free=9 * GB, files={"/proc/sys/kernel/perf_event_paranoid": "1\n"}),
-        "CPU sampling", DoctorVerdict.WARNING, "9.0 GB are free", "--sample=none",
-    ),
-    "the GPU's counters are kept from nsys": (
-        Room(
-            answers={
-                "nsys --gpu-metrics-devices=help": Ran(
-                    1, "Insufficient privilege, see https://developer.nvidia.com/ERR_NVGPUCTRPERM to enable.\n"
-                )
-            }
-        ),
-        "GPU metrics", DoctorVerdict.WARNING, "may not read the GPU's counters", "NVreg_RestrictProfilingTo",
-    ),
-    "nsys samples no such GPU": (
-        Room(answers={"nsys --gpu-metrics-devices=help": Ran(0, "GPUs not supported:\n\t0: GP100 | Tesla P100\n")}),
-        "GPU metrics", DoctorVerdict.WARNING, "nsys offers no GPU to sample", "2024.1 or later",
-    ),
-    "nsys is too old to sample": (
-        Room(answers={"nsys --gpu-metrics-devices=help": Ran(1, "unrecognised option '--gpu-metrics-devices=help'\n")}),
-        "GPU metrics", DoctorVerdict.WARNING, "it came with 2024.1", "2024.1 or later",
-    ),
-    "torch for the CPU": (
-        Room(answers={"trial_torch.py": Ran(0, "gpuledger-torch version=2.9.0+cpu cuda=None gpus=0 kernels=None")}),
-        "torch", DoctorVerdict.WARNING, "is built for the CPU", "a build for CUDA",
-    ),
-    "the driver is too old for torch": (
-        Room(
-            answers={
-                "trial_torch.py": Ran(
-                    0,
-                    "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old.\n"
-                    "gpuledger-torch version=2.9.0 cuda=12.8 gpus=0 kernels=None",
-                )
-            }
-        ),
-        "torch", DoctorVerdict.WARNING, "the driver is too old for it", "update the driver",
-    ),
-    "torch does not start": (
-        Room(answers={"trial_torch.py": Ran(1, "Traceback\nImportError: libcudnn.so.9: cannot open")}),
-        "torch", DoctorVerdict.WARNING, "ImportError: libcudnn.so.9", "import torch",
-    ),
-    "torch hangs": (
-        Room(answers={"trial_torch.py": ToolFailed("python3 did not end within 90 s and was stopped")}),
-        "torch", DoctorVerdict.WARNING, "did not end within 90 s", "import torch",
-    ),
-    "torch records nothing": (
-        Room(answers={"trial_torch.py": Ran(0, TORCH.replace("=20", "=0"))}),
-        "torch", DoctorVerdict.PROBLEM, "its profiler recorded no kernel", "end the other profiler",
-    ),
-    "ncu is missing": (
-        Room(tools=without("ncu")), "ncu", DoctorVerdict.WARNING, "not found", "cuda-nsight-compute-12-8",
-    ),
-    "counters are forbidden": (
-        Room(files=FORBIDDEN),
-        "Counters", DoctorVerdict.PROBLEM,
-        "this process is none", "options nvidia NVreg_RestrictProfilingToAdminUsers=0",
-    ),
-    "counters are forbidden in a container": (
-        Room(files={**FORBIDDEN, **DOCKER}),
-        "Counters", DoctorVerdict.PROBLEM, "no CAP_SYS_ADMIN", "docker run --gpus=all --cap-add=SYS_ADMIN",
-    ),
-    "no room": (Room(free=GB), "Disk", DoctorVerdict.WARNING, "1.00 GB free, under 2 GB", "make room"),
-    "a full disk": (Room(free=10**7), "Disk", DoctorVerdict.PROBLEM, "0.01 GB free, under 2 GB", "make room"),
-    "a folder that is read-only": (
-        Room(refused="read-only file system"), "Disk", DoctorVerdict.PROBLEM, "read-only file system", "another folder",
-    ),
-    "CUDA programs fail": (
-        Room(answers={"trial_launches.py": Ran(1, "cuInit gave error 999\n")}),
-        "Trial capture", DoctorVerdict.PROBLEM, "cuInit gave error 999", "fix the driver",
-    ),
-    "CUDA programs fail under nsys": (
-        Room(answers={"nsys profile": lambda argv: replace(recorded(argv), output="Segmentation fault\n")}),
-        "Trial capture", DoctorVerdict.PROBLEM, "though it runs without: Segmentation fault", "update Nsight Systems",
-    ),
-    "nsys writes no report": (
-        Room(answers={"nsys profile": Ran(0, f"Importer error: {LIBDW}\n")}),
-        "Trial capture", DoctorVerdict.PROBLEM, "its importer lacks libdw.so.1", "by hand",
-    ),
-    "nsys profile hangs": (
-        Room(answers={"nsys profile": ToolFailed("nsys did not end within 60 s and was stopped")}),
-        "Trial capture", DoctorVerdict.PROBLEM, "did not end within 60 s", "by hand",
-    ),
-    "nsys records no kernels": (
-        Room(kernels=0), "Trial capture", DoctorVerdict.PROBLEM, "none of 10,240 kernels", "update Nsight Systems",
-    ),
-    "nsys loses kernels": (
-        Room(kernels=10_000), "Trial capture", DoctorVerdict.WARNING, "10,000 of 10,240 kernels", "gpuledger info",
-    ),
-    "the export cannot be read": (
-        Room(kernels=UnreadableProfile("trial.sqlite: not a profile")),
-        "Trial capture", DoctorVerdict.PROBLEM, "not a profile", "report it",
-    ),
-}  # fmt: skip
+
+def gpu_with(setting: str) -> Machine:
+    name, _, value = setting.partition("=")
+    return replace(HEALTHY, gpus=(replace(H200, **{name: ast.literal_eval(value)}),))
 
 
-FOLLOW_UPS = {
-    # what builds on a thing that does not work is left open, and blamed for nothing
-    "nsys does not start": {"nsys export", "GPU metrics", "Trial capture"},
-    "nsys hangs": {"nsys export", "GPU metrics", "Trial capture"},
-    "the importer lacks libdw": {"Trial capture"},
-    "the importer is not installed": {"Trial capture"},
-    "nsys is missing, torch is here": {"nsys export", "CPU sampling", "GPU metrics", "Trial capture"},
+WORDS: Mapping[str, Callable[[str], dict[str, Any]]] = {
+    "no": lambda _: {"machine": NO_GPU},
+    "reason": lambda text: {"machine": replace(HEALTHY, reason=text)},
+    "gpu": lambda text: {"machine": gpu_with(text)},
+    "tools": lambda text: {"tools": {name: path for name, path in TOOLS.items() if name in text.split()}},
+    "without": lambda text: {"tools": without(text)},
+    "folder": lambda text: {"listings": {text.split(": ")[0]: tuple(text.split(": ")[1].split())}},
+    "set": lambda text: {"environment": dict([text.split("=")])},
+    "free": lambda text: {"free": int(text)},
+    "refused": lambda text: {"refused": text},
+    "kernels": lambda text: {"kernels": int(text)},
+    "unreadable": lambda text: {"kernels": UnreadableProfile(text)},
+    "written": lambda text: {"written": ProfileWriter(*text.split())},
 }
+
+
+def answer_of(code: str | None, how: str, text: str) -> Answer:
+    if how == "prints":
+        return lambda argv: replace(recorded(argv), output=text)
+    return ToolFailed(text) if code is None else Ran(int(code), f"{text}\n")
+
+
+def room_of(words: str) -> Room:
+    """The machine of a row of machines.md."""
+    made, files, answers = dict[str, Any](), dict[str, str | None](), dict[str, Answer]()
+    for part in words.replace("⏎", "\n").replace("\\|", "|").split(" ; "):
+        kind, _, rest = part.partition(" ")
+        if said := re.fullmatch(r"(.+?) (ends with|fails|prints)(?: (\d+))?: (.*)", part, re.DOTALL):
+            answers[said[1]] = answer_of(said[3], said[2], said[4])
+        elif kind == "file":
+            [(name, colon, content)] = re.findall(r"^(\S+?)(:(?: (.*))?)?$", rest)
+            files[name] = f"{content}\n" if colon else None
+        else:
+            made |= WORDS[kind](rest)
+    return Room(**made, files=files, answers=answers)
+
+
+ROWS = [
+    re.split(r" (?<!\\)\| ", line[2:-2])
+    for line in Path(__file__).with_name("machines.md").read_text().splitlines()
+    if line.startswith("| ")
+][1:]
+CASES = {case: (words, *expected) for case, words, *expected in ROWS}
+
+
+@cache
+def room(case: str) -> Room:
+    return room_of(CASES[case][0])
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_cause_is_named_with_its_fix_and_nothing_else_is_blamed(case: str) -> None:
-    room, name, verdict, found, fix = CASES[case]
-    seen = outcomes(room.examined)
+    _, name, verdict, found, fix, left_open = CASES[case]
+    seen = outcomes(room(case).examined)
     outcome = seen[name]
-    assert outcome.verdict is verdict
+    assert outcome.verdict == verdict
     assert found in outcome.found
     assert outcome.means or "read" in outcome.found
     assert fix in " ".join([outcome.fix or "", *outcome.commands])
@@ -431,13 +264,13 @@ def test_a_cause_is_named_with_its_fix_and_nothing_else_is_blamed(case: str) -> 
         assert not sentence.endswith(".")
     others = {key: each.verdict for key, each in seen.items() if key != name and each.verdict is not DoctorVerdict.OK}
     assert set(others.values()) <= {DoctorVerdict.NOT_CHECKED}
-    if room.machine.gpus:
-        assert set(others) == FOLLOW_UPS.get(case, set())
+    if room(case).machine.gpus:
+        assert sorted(others) == [name for name in left_open.split(", ") if name]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_exit_code_follows_from_the_checks_and_every_format_holds_them(case: str) -> None:
-    found = CASES[case][0].examined
+    found = room(case).examined
     problems = {check.name for check in found.checks if check.verdict is DoctorVerdict.PROBLEM}
     assert found.ready == (not problems and bool(found.records_with))
     has_nsys = bool(found.machine.gpus) and found.tools[0].version is not None
