@@ -34,9 +34,10 @@ from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.views.memory_snapshot import snapshot_answer
 from gpuledger.read import open_trace
 from gpuledger.read.ncu.reader import open_kernels
-from gpuledger.read.ncu.rep_file import MAGIC, _fields, walk
+from gpuledger.read.ncu.rep_file import MAGIC, walk
 from gpuledger.read.nsys import btree
 from gpuledger.read.pickle_tree import DICT, LIST, TEXT, PickleTree, read_tree
+from gpuledger.read.protobuf import fields
 from gpuledger.read.snapshot import open_snapshot
 from gpuledger.read.source import look_at
 from gpuledger.read.stats_text.tables import runs_in
@@ -247,9 +248,9 @@ def _short_report(content: bytes) -> bytes:
     found = [content[:at]]
     while at < len(content) and sum(map(len, found)) < 1200:
         (length,) = struct.unpack_from("<I", content, at)
-        fields = list(_fields(content[at + 4 : at + 4 + length]))
-        at += 4 + length + sum(value for field, value in fields if field == _PAYLOAD and isinstance(value, int))
-        short = b"".join(map(_encoded, fields))
+        header = list(fields(content[at + 4 : at + 4 + length]))
+        at += 4 + length + sum(value for field, value in header if field == _PAYLOAD and isinstance(value, int))
+        short = b"".join(map(_encoded, header))
         found.append(struct.pack("<I", len(short)) + short + bytes(4))
     return b"".join(found)
 

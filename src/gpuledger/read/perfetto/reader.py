@@ -17,8 +17,8 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.assembled import Columns, RawTables, copy_columns, looked_up
-from gpuledger.read.nsys.report_events import Damage
 from gpuledger.read.perfetto.packets import PerfettoPackets, PerfettoSlices, PerfettoTrack
+from gpuledger.read.protobuf import Damage
 from gpuledger.read.request import Progress, WantedColumns, counted
 from gpuledger.read.source import Source, in_time, opened
 from gpuledger.read.stream import PlainFile, cut_off, too_large, unpacked

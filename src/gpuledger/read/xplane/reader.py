@@ -24,11 +24,10 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.assembled import Columns, RawTables, copy_columns
-from gpuledger.read.nsys.report_events import Damage
+from gpuledger.read.protobuf import Bytes, Damage, MessageColumns, WirePart, message_columns, parts
 from gpuledger.read.request import Progress, WantedColumns, counted
 from gpuledger.read.source import Source, in_time, opened
 from gpuledger.read.stream import too_large
-from gpuledger.read.wire_messages import Bytes, MessageFields, WirePart, fields_of, parts
 from gpuledger.regex import regex
 from gpuledger.trace.model import Gpu, Origin, Process, Trace
 from gpuledger.trace.spans import Ints
@@ -171,7 +170,7 @@ class _XspaceReading:
     def _stats(self, places: Ints, names: dict[int, str]) -> dict[str, list[tuple[int, Any]]]:
         """Stats at these places, by their names: whose each is, and its value."""
         said = dict[str, list[tuple[int, Any]]]()
-        split = fields_of(self._bytes, places[:, 0], places[:, 1])
+        split = message_columns(self._bytes, places[:, 0], places[:, 1])
         numbers = split.column(1, len(places)).tolist()
         for owner, kind, value, start, end in zip(*(column.tolist() for column in split), strict=True):
             if kind > 1 and (name := names.get(numbers[owner])) is not None:
@@ -353,7 +352,7 @@ class _EventLine:
     def __init__(self, content: Bytes, name: str, number: int, at_ns: int, where: Ints, plane: _XPlane) -> None:
         self.name, self.number, self._content, self._plane = name, number, content, plane
         count = len(where)
-        self._fields = fields_of(content, where[:, 0], where[:, 1])
+        self._fields = message_columns(content, where[:, 0], where[:, 1])
         offset, length = self._fields.column(2, count), self._fields.column(3, count)
         self.start_ns = at_ns + offset // 1000
         self.end_ns = at_ns + (offset + length) // 1000
@@ -367,16 +366,16 @@ class _EventLine:
         """Which events have a name that fits."""
         return np.array([pattern(name) is not None for name in self.names], bool)[self.name_row]
 
-    def _stats(self, name: str) -> tuple[MessageFields, Ints]:
+    def _stats(self, name: str) -> tuple[MessageColumns, Ints]:
         """The values of the stats of this name, and whose event each is."""
         numbers = [number for number, text in self._plane.stats.items() if text == name]
         if not hasattr(self, "_split"):
             held = self._fields.of(4)
             self._held_by = held.owner
-            self._split = fields_of(self._content, held.start, held.end)
+            self._split = message_columns(self._content, held.start, held.end)
             self._kinds = self._split.column(1, len(held.owner))
         chosen = np.isin(self._kinds[self._split.owner], numbers) & (self._split.field > 1)
-        values = MessageFields(*(column[chosen] for column in self._split))
+        values = MessageColumns(*(column[chosen] for column in self._split))
         return values, self._held_by[values.owner]
 
     def numbers(self, name: str) -> Ints:
