@@ -32,10 +32,9 @@ from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.views.memory_snapshot import snapshot_answer
-from gpuledger.read import open_trace
+from gpuledger.read import btree, open_trace
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.read.ncu.rep_file import MAGIC, walk
-from gpuledger.read.nsys import btree
 from gpuledger.read.pickle_tree import DICT, LIST, TEXT, PickleTree, read_tree
 from gpuledger.read.protobuf import fields
 from gpuledger.read.snapshot import open_snapshot

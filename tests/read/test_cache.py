@@ -33,8 +33,8 @@ from gpuledger.read import cache as policy
 from gpuledger.read import wanted_columns
 from gpuledger.read.cache import cached_open
 from gpuledger.read.cache.store import fingerprint, pack_trace, unpack_trace
-from gpuledger.read.nsys.sqlite import SqliteReader
 from gpuledger.read.source import look_at
+from gpuledger.read.sqlite import SqliteReader
 from gpuledger.selection import Selection
 from gpuledger.system import kept_files
 from gpuledger.system.kept_files import FileState, KeptFiles

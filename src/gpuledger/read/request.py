@@ -1,12 +1,9 @@
-"""What is asked of every reader: which columns, and whom to tell how far it is.
-
-And how it refuses what is too much, and notes what it lost.
-"""
+"""What every reader has to do with: which columns are asked for, the files it reads, what it refuses, what it notes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
@@ -23,6 +20,17 @@ WantedColumns = Mapping[Table, frozenset[str]]
 
 GPU_METRICS: Final = "GPU_METRICS"
 """What nsys calls its table of samples, and so do we among the rows of a source, whoever sampled the GPU."""
+
+
+class Format(NamedTuple):
+    """Files that a reader knows: a line of `gpuledger info --formats`."""
+
+    name: str
+    made_by: str
+    seen: str
+    """Versions of what writes it that files were read of."""
+    lacks: str
+    """What no such file says, however it was recorded."""
 
 
 _LOSSES: Final = {

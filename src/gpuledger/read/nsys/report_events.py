@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from gpuledger.read.nsys.container import NULL, ColumnRange
+from gpuledger.read.columns import NULL, ColumnRange
 from gpuledger.read.protobuf import Damage, fields, readable_fields, varint
 from gpuledger.trace import sweep
 from gpuledger.trace.deadline import check

@@ -14,8 +14,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from gpuledger.read.columns import NULL, ColumnRange, IntegerColumns, TextColumn
 from gpuledger.read.nsys import schema
-from gpuledger.read.nsys.container import NULL, ColumnRange, IntegerColumns, TextColumn
 from gpuledger.read.nsys.report_events import CLASSES, ROW, DecodedEvents, EventTable, Path, texts_of
 from gpuledger.read.nsys.report_file import ReportFile
 from gpuledger.read.nsys.report_payloads import PayloadLayouts

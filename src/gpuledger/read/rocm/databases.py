@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read.assembled import Columns, RawTables, copy_columns, ints, looked_up, recorded
-from gpuledger.read.nsys.container import NULL, NsysExport
+from gpuledger.read.columns import NULL, StoredTables
 from gpuledger.read.request import WantedColumns, counted
 from gpuledger.read.rocm.words import (
     OWN_WORK,
@@ -50,7 +50,7 @@ def reader_of(tables: Mapping[str, Collection[str]]) -> Callable[..., Trace] | N
 class _Database:
     """The tables of one set, asked for by their names without the set's UUID; what is not there has no rows."""
 
-    def __init__(self, export: NsysExport, name: str, suffix: str = "") -> None:
+    def __init__(self, export: StoredTables, name: str, suffix: str = "") -> None:
         self._export, self._name, self._suffix = export, name, suffix
         self._rows: dict[str, int] = {}
 
@@ -116,7 +116,7 @@ def _program(command: str) -> str | None:
     return PurePath(command.split()[0]).name if command.split() else None
 
 
-def _read_rocpd(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
+def _read_rocpd(export: StoredTables, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
     raw = RawTables(name, wanted, limits)
     sets = [
         _RocpdSet(_Database(export, name, table.removeprefix(_AGENTS)), raw)
@@ -358,7 +358,7 @@ class _RocpdSet:
         )
 
 
-def _read_rpd(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
+def _read_rpd(export: StoredTables, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
     raw, database = RawTables(name, wanted, limits), _Database(export, name)
     strings = database.by_id("rocpd_string", "string")
     api = database.columns("rocpd_api", "id", "pid", "tid", "start", "end", "apiName_id", "args_id")
@@ -495,7 +495,7 @@ def _whole(text: str) -> int:
     return round(value) if abs(value) < 2**62 else NOT_RECORDED
 
 
-def _read_v1(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
+def _read_v1(export: StoredTables, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
     raw, database = RawTables(name, wanted, limits), _Database(export, name)
     pids = [np.empty(0, np.int64)]
     own_pids = np.unique(database.columns("OPS", "proc-id")["proc-id"])  # where `pid` numbers a row of the picture

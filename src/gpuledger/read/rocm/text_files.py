@@ -21,8 +21,8 @@ import numpy as np
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read.assembled import Columns, RawTables, copy_columns, ints, recorded
-from gpuledger.read.nsys.container import NULL
-from gpuledger.read.request import Progress, WantedColumns, counted
+from gpuledger.read.columns import NULL
+from gpuledger.read.request import Format, Progress, WantedColumns, counted
 from gpuledger.read.rocm.words import add_allocations, agent_gpu, blocks, finish, layer_of, streams
 from gpuledger.read.source import Source, in_time, look_at, opened
 from gpuledger.read.stream import ByteStream
@@ -344,6 +344,14 @@ class RocprofCsvReader:
     """CSV files of rocprofv3's traces, and of rocprof's kernels -> Trace."""
 
     name = "rocprof csv"
+    formats = (
+        Format(
+            "rocprofv3 CSV, `*_trace.csv`",
+            "`rocprofv3 --output-format csv`; files of one run are read together",
+            "of 2026",
+            "as rocpd; bytes of copies, allocations, counters",
+        ),
+    )
 
     def recognises(self, source: Source) -> bool:
         return _kind_of(_header(source.head)) is not None

@@ -25,7 +25,7 @@ from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.assembled import Columns, RawTables, copy_columns
 from gpuledger.read.protobuf import Bytes, Damage, MessageColumns, WirePart, message_columns, parts
-from gpuledger.read.request import Progress, WantedColumns, counted
+from gpuledger.read.request import Format, Progress, WantedColumns, counted
 from gpuledger.read.source import Source, in_time, opened
 from gpuledger.read.stream import too_large
 from gpuledger.regex import regex
@@ -60,6 +60,14 @@ class XplaneReader:
     """What `jax.profiler.trace` and TensorFlow's profiler write -> Trace."""
 
     name = "xplane"
+    formats = (
+        Format(
+            ".xplane.pb",
+            "`jax.profiler.trace`, TensorFlow's profiler",
+            "JAX 0.8 and before, on AMD's GPUs",
+            "processes, synchronizations, OS calls; on AMD the thread of calls is not that of ranges",
+        ),
+    )
 
     def recognises(self, source: Source) -> bool:
         return source.head[:1] == b"\n" and any(name in source.head[:128] for name in _NAMED)
