@@ -26,6 +26,7 @@ from gpuledger.messages import say
 from gpuledger.read.assembled import Columns, RawTables, copy_columns
 from gpuledger.read.protobuf import Bytes, Damage, MessageColumns, WirePart, message_columns, parts
 from gpuledger.read.request import Format, Progress, WantedColumns, counted
+from gpuledger.read.rocm.words import bare_symbol
 from gpuledger.read.source import Source, in_time, opened
 from gpuledger.read.stream import too_large
 from gpuledger.regex import regex
@@ -227,7 +228,7 @@ class _XspaceReading:
         }
         moved = is_copy | is_set
         kernels = kernel_said.parsed()
-        names = codes.column(text.removesuffix(" [clone .kd]").removesuffix(".kd") for text in line.names)
+        names = codes.column(map(bare_symbol, line.names))
         of_kernel: Columns = {
             "name": names[line.name_row],
             "grid": _triples(kernels.get("grid", {}), kernel_said.code),
