@@ -357,13 +357,7 @@ def _written(table: Any, kind: str) -> bytes:
 
 _KERNEL: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
 _CHANGED_TABLES: Final = (
-    *(
-        "StringIds",
-        _KERNEL,
-        "CUPTI_ACTIVITY_KIND_RUNTIME",
-        "NVTX_EVENTS",
-        "CUPTI_ACTIVITY_KIND_MEMCPY",
-    ),
+    *("StringIds", _KERNEL, "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_MEMCPY"),
     *(
         "TARGET_INFO_GPU",
         "TARGET_INFO_CUDA_DEVICE",

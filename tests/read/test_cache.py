@@ -250,12 +250,7 @@ def test_a_folder_is_known_by_all_its_files(kept: Path, tmp_path: Path, unpacked
 
 
 VERBS = ("report", "info", "stats", "gaps", "steps", "memory", "ranges", "ops", "kernels")
-OTHERS = (
-    ("fleet", "--workers=0"),
-    ("whatif", "--speedup=gemm=2"),
-    ("diff", "{profile}"),
-    ("align", "{profile}"),
-)
+OTHERS = (("fleet", "--workers=0"), ("whatif", "--speedup=gemm=2"), ("diff", "{profile}"), ("align", "{profile}"))
 KEPT = r',\s*("kept in the cache: [^"]*"|"kept": (null|\{[^}]*\}))'
 """What `info` says is kept: there is more each time."""
 

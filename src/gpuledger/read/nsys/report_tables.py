@@ -130,11 +130,7 @@ _FEEDS: Final = {
     MEMORY: ((Table.COPIES, schema.MEMCPY), (Table.COPIES, schema.MEMSET)),
     SYNCS: ((Table.SYNCS, schema.SYNC),),
     GRAPHS: ((Table.GRAPHS, schema.GRAPH),),
-    CALLS: (
-        (Table.CALLS, schema.RUNTIME),
-        (Table.CALLS, schema.OSRT),
-        (Table.OVERHEADS, schema.PROFILER_OVERHEAD),
-    ),
+    CALLS: ((Table.CALLS, schema.RUNTIME), (Table.CALLS, schema.OSRT), (Table.OVERHEADS, schema.PROFILER_OVERHEAD)),
     NVTX: tuple((table, schema.NVTX) for table in (Table.RANGES, Table.COLLECTIVES, Table.SAMPLES)),
     ALLOCS: ((Table.ALLOCS, schema.ALLOC),),
     SAMPLES: ((Table.SAMPLES, schema.SAMPLE),),

@@ -83,10 +83,7 @@ def range_columns(raw: RawTables, columns: Columns, domain: str | NDArray[Any]) 
     is_mark = columns["start_ns"] == columns["end_ns"]
     kinds = np.where(is_mark, raw.codes["mark"], raw.codes["push_pop"])
     domains = np.full(len(is_mark), raw.codes[domain]) if isinstance(domain, str) else domain
-    return {key: values for key, values in columns.items() if key != "correlation"} | {
-        "kind": kinds,
-        "domain": domains,
-    }
+    return {key: values for key, values in columns.items() if key != "correlation"} | {"kind": kinds, "domain": domains}
 
 
 def add_allocations(raw: RawTables, events: Iterable[tuple[int, int, bool, int, int, int]]) -> None:

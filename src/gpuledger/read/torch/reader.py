@@ -67,11 +67,7 @@ def _int(value: object) -> int | None:
 
 
 def _origin(
-    whole: GatheredEvents,
-    container: str,
-    gpus: tuple[Gpu, ...],
-    tables: Mapping[Table, Columns],
-    wanted: WantedColumns,
+    whole: GatheredEvents, container: str, gpus: tuple[Gpu, ...], tables: Mapping[Table, Columns], wanted: WantedColumns
 ) -> Origin:
     metadata = whole.metadata
     distributed = metadata.get("distributedInfo")

@@ -306,11 +306,7 @@ class _XspaceReading:
             self._raw.add(
                 Table.RANGES,
                 {key: calls[key][mine] for key in ("start_ns", "end_ns", "tid")}
-                | {
-                    "name": operator[rows],
-                    "domain": module[rows],
-                    "kind": np.full(len(mine), self._raw.codes["op"]),
-                },
+                | {"name": operator[rows], "domain": module[rows], "kind": np.full(len(mine), self._raw.codes["op"])},
             )
 
 
