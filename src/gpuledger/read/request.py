@@ -130,8 +130,8 @@ NOTES: Final = {
 def counted(name: str, count: int, /, **parts: str) -> list[Note]:
     """The note of NOTES on so many rows or values; none where there are none."""
     severity, template = NOTES[name]
-    parts = ({"count": count_text(count)} if "{count}" in template else {}) | parts
-    sentence = Message(template.format(**parts), template, parts)
+    named = {name: part for name, part in ({"count": count_text(count)} | parts).items() if f"{{{name}}}" in template}
+    sentence = Message(template.format(**named), template, named)
     return [Note(severity, name.removeprefix("nsys "), sentence, count)] if count else []
 
 
