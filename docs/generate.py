@@ -25,7 +25,7 @@ from gpuledger.cli.verbs.bench import diagnosis
 from gpuledger.diagnosis.cases import DiagnosisCase, MeasuredSaving, diagnosis_benchmark
 from gpuledger.json_types import Json
 from gpuledger.present.sheet import Digits
-from gpuledger.present.views.nvidia import nvidia_table
+from gpuledger.present.views.nvidia import NVIDIA_COLUMNS
 from gpuledger.present.views.schema import answer_schema, answer_types
 from gpuledger.sql.tables import TABLES
 from gpuledger.trace.tables import Table
@@ -147,11 +147,11 @@ def reports_page() -> str:
         "# NVIDIA's tables\n",
         "What `gpuledger stats` can print. The CSV headings are NVIDIA's; JSON uses the keys.\n",
     ]
-    for report in NVIDIA_REPORTS:
+    for report in NVIDIA_REPORTS.values():
         parts += [f"## {report.name}\n", f"{report.title}. {(report.make.__doc__ or '').strip().splitlines()[0]}\n"]
         parts += ["| CSV heading | JSON key | digits |", "|---|---|---|"]
         parts += [
-            f"| {c.heading} | `{c.key}` | {units.get(c.digits, c.digits.value)} |" for c in nvidia_table(report).columns
+            f"| {c.heading} | `{c.key}` | {units.get(c.digits, c.digits.value)} |" for c in NVIDIA_COLUMNS[report.name]
         ]
         parts.append("")
     return "\n".join(parts)

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS, NvidiaReport, columns_for, report_named
+from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS, NvidiaReport, columns_for
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.present.views.nvidia import NamedSheet, nvidia_sheet, stats_document
@@ -37,14 +37,12 @@ def stats(
 
 def named_reports(names: Sequence[str]) -> tuple[NvidiaReport[Any], ...]:
     """NVIDIA's tables by name, each once; ValueError says which name is none of them, and what may be meant."""
-    reports = {name: report_named(name) for name in names}
-    for name, report in reports.items():
-        if report is None:
-            known = [other.name for other in NVIDIA_REPORTS]
-            close = difflib.get_close_matches(name, known, n=1)
-            meant = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(known)}."
+    for name in names:
+        if name not in NVIDIA_REPORTS:
+            close = difflib.get_close_matches(name, NVIDIA_REPORTS, n=1)
+            meant = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(NVIDIA_REPORTS)}."
             raise ValueError(f"no report {name!r}. {meant}")
-    return tuple(report for report in reports.values() if report is not None)
+    return tuple(NVIDIA_REPORTS[name] for name in dict.fromkeys(names))
 
 
 def _nothing(profile: str, trace: Trace, tables: Sequence[NamedSheet]) -> NothingRecorded:

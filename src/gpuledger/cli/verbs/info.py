@@ -40,7 +40,7 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 def _known_reports() -> list[str]:
     from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS
 
-    return [report.name for report in NVIDIA_REPORTS]
+    return list(NVIDIA_REPORTS)
 
 
 @click.command()

@@ -6,10 +6,9 @@ shown. Without ends of ranges there are only instances to print.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
-from gpuledger.analyse.recorded import nvidia_tables
 from gpuledger.analyse.recorded.nvidia_tables import NvidiaReport
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.activity import short_function_name
@@ -19,19 +18,12 @@ from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.trace.model import Note, NotMeasured, Severity, Trace
 
 
-class NvidiaTable(NamedTuple):
-    """How one report is printed."""
-
-    report: NvidiaReport[Any]
-    columns: tuple[Column, ...]
-
-
 def nvidia_sheet(report: NvidiaReport[Any], trace: Trace) -> Sheet | NotMeasured:
     """One of NVIDIA's tables, or why this profile cannot give it."""
     rows = report.rows(trace)
     if isinstance(rows, NotMeasured):
         return rows
-    columns = nvidia_table(report).columns
+    columns = NVIDIA_COLUMNS[report.name]
     if columns[0] is _SHARE:
         whole_ns = sum(row.times.total for row in rows if row.times)
 
@@ -40,11 +32,6 @@ def nvidia_sheet(report: NvidiaReport[Any], trace: Trace) -> Sheet | NotMeasured
 
         columns = (Column(_SHARE.key, _SHARE.name, _SHARE.unit, share), *columns[1:])
     return Sheet.of(report.name, report.title, columns, rows, rounded=False)
-
-
-def nvidia_table(report: NvidiaReport[Any]) -> NvidiaTable:
-    """How a report is printed."""
-    return next(table for table in NVIDIA_TABLES if table.report is report)
 
 
 def _field(part: str, field: str, missing: Cell = None) -> Callable[[Any], Cell]:
@@ -102,87 +89,72 @@ _STYLE: Final = Column("style", "Style", Unit.TEXT, "name.style", detail=6)
 _PID: Final = Column("pid", "PID", Unit.ID, detail=6)
 _TID: Final = Column("tid", "TID", Unit.ID, detail=6)
 
-NVIDIA_TABLES: Final = (
-    NvidiaTable(nvidia_tables.CUDA_GPU_KERN_SUM, (*_KERNEL_TIMES, _KERNEL)),
-    NvidiaTable(
-        nvidia_tables.CUDA_GPU_KERN_GB_SUM,
-        (
-            *_KERNEL_TIMES,
-            Column("grid", "GridXYZ", Unit.TRIPLE),
-            Column("block", "BlockXYZ", Unit.TRIPLE),
-            _KERNEL,
-        ),
+NVIDIA_COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
+    "cuda_gpu_kern_sum": (*_KERNEL_TIMES, _KERNEL),
+    "cuda_gpu_kern_gb_sum": (
+        *_KERNEL_TIMES,
+        Column("grid", "GridXYZ", Unit.TRIPLE),
+        Column("block", "BlockXYZ", Unit.TRIPLE),
+        _KERNEL,
     ),
-    NvidiaTable(
-        nvidia_tables.CUDA_API_SUM,
-        (*_CALL_TIMES, Column("name", "Name", Unit.TEXT, lambda function: short_function_name(function.name))),
+    "cuda_api_sum": (
+        *_CALL_TIMES,
+        Column("name", "Name", Unit.TEXT, lambda function: short_function_name(function.name)),
     ),
-    NvidiaTable(nvidia_tables.CUDA_GPU_SUM, _OPERATIONS),
-    NvidiaTable(nvidia_tables.CUDA_API_GPU_SUM, _OPERATIONS),
-    NvidiaTable(nvidia_tables.CUDA_GPU_MEM_TIME_SUM, (*_time_columns("count", "Count"), _COPIED)),
-    NvidiaTable(
-        nvidia_tables.CUDA_GPU_MEM_SIZE_SUM,
-        (
-            Column("total_bytes", "Total (MB)", Unit.MB, "sizes.total"),
-            Column("count", "Count", Unit.COUNT, "sizes.count"),
-            Column("avg_bytes", "Avg (MB)", Unit.MB, "sizes.average", detail=1),
-            Column("med_bytes", "Med (MB)", Unit.MB, "sizes.median", detail=2),
-            Column("min_bytes", "Min (MB)", Unit.MB, "sizes.least", detail=4),
-            Column("max_bytes", "Max (MB)", Unit.MB, "sizes.most", detail=3),
-            Column("stddev_bytes", "StdDev (MB)", Unit.MB, "sizes.deviation", detail=5),
-            _COPIED,
-        ),
+    "cuda_gpu_sum": _OPERATIONS,
+    "cuda_api_gpu_sum": _OPERATIONS,
+    "cuda_gpu_mem_time_sum": (*_time_columns("count", "Count"), _COPIED),
+    "cuda_gpu_mem_size_sum": (
+        Column("total_bytes", "Total (MB)", Unit.MB, "sizes.total"),
+        Column("count", "Count", Unit.COUNT, "sizes.count"),
+        Column("avg_bytes", "Avg (MB)", Unit.MB, "sizes.average", detail=1),
+        Column("med_bytes", "Med (MB)", Unit.MB, "sizes.median", detail=2),
+        Column("min_bytes", "Min (MB)", Unit.MB, "sizes.least", detail=4),
+        Column("max_bytes", "Max (MB)", Unit.MB, "sizes.most", detail=3),
+        Column("stddev_bytes", "StdDev (MB)", Unit.MB, "sizes.deviation", detail=5),
+        _COPIED,
     ),
-    NvidiaTable(
-        nvidia_tables.CUDA_KERN_EXEC_SUM,
-        (
-            _PID,
-            _TID,
-            Column("device", "DevId", Unit.ID, detail=6),
-            Column("count", "Count", Unit.COUNT, "whole.count"),
-            Column("queued_count", "QCount", Unit.COUNT, _field("queued", "count", 0), detail=6),
-            *_spread_columns("T", "whole", average_detail=0),
-            *_spread_columns("A", "in_call", average_detail=0),
-            *_spread_columns("Q", "queued", average_detail=0),
-            *_spread_columns("K", "executed", average_detail=0),
-            Column("api_name", "API Name", Unit.TEXT, "function", detail=4),
-            Column("kernel_name", "Kernel Name", Unit.TEXT, "kernel", shorten=label),
-        ),
+    "cuda_kern_exec_sum": (
+        _PID,
+        _TID,
+        Column("device", "DevId", Unit.ID, detail=6),
+        Column("count", "Count", Unit.COUNT, "whole.count"),
+        Column("queued_count", "QCount", Unit.COUNT, _field("queued", "count", 0), detail=6),
+        *_spread_columns("T", "whole", average_detail=0),
+        *_spread_columns("A", "in_call", average_detail=0),
+        *_spread_columns("Q", "queued", average_detail=0),
+        *_spread_columns("K", "executed", average_detail=0),
+        Column("api_name", "API Name", Unit.TEXT, "function", detail=4),
+        Column("kernel_name", "Kernel Name", Unit.TEXT, "kernel", shorten=label),
     ),
-    NvidiaTable(nvidia_tables.NVTX_SUM, (*_RANGE_TIMES, _STYLE, _RANGE)),
-    NvidiaTable(nvidia_tables.NVTX_PUSHPOP_SUM, (*_RANGE_TIMES, _RANGE)),
-    NvidiaTable(
-        nvidia_tables.NVTX_GPU_PROJ_SUM,
-        (
-            _RANGE,
-            _STYLE,
-            Column("total_proj_ns", "Total Proj Time", Unit.NS, "projected.total"),
-            Column("total_range_ns", "Total Range Time", Unit.NS, "host.total", detail=1),
-            Column("instances", "Range Instances", Unit.COUNT, "projected.count"),
-            *_spread_columns("Proj ", "projected"),
-            Column("gpu_ops", "Total GPU Ops", Unit.COUNT, "operations.total", detail=1),
-            Column("avg_gpu_ops", "Avg GPU Ops", Unit.MEAN, "operations.average", detail=6),
-            Column("avg_level", "Avg Range Lvl", Unit.MEAN, "mean_level", detail=6),
-            Column("avg_children", "Avg Num Child", Unit.MEAN, "mean_children", detail=6),
-        ),
+    "nvtx_sum": (*_RANGE_TIMES, _STYLE, _RANGE),
+    "nvtx_pushpop_sum": (*_RANGE_TIMES, _RANGE),
+    "nvtx_gpu_proj_sum": (
+        _RANGE,
+        _STYLE,
+        Column("total_proj_ns", "Total Proj Time", Unit.NS, "projected.total"),
+        Column("total_range_ns", "Total Range Time", Unit.NS, "host.total", detail=1),
+        Column("instances", "Range Instances", Unit.COUNT, "projected.count"),
+        *_spread_columns("Proj ", "projected"),
+        Column("gpu_ops", "Total GPU Ops", Unit.COUNT, "operations.total", detail=1),
+        Column("avg_gpu_ops", "Avg GPU Ops", Unit.MEAN, "operations.average", detail=6),
+        Column("avg_level", "Avg Range Lvl", Unit.MEAN, "mean_level", detail=6),
+        Column("avg_children", "Avg Num Child", Unit.MEAN, "mean_children", detail=6),
     ),
-    NvidiaTable(
-        nvidia_tables.NVTX_KERN_SUM,
-        (
-            Column("range", "NVTX Range", Unit.TEXT, _field("range", "text")),
-            Column("style", "Style", Unit.TEXT, _field("range", "style"), detail=6),
-            _PID,
-            _TID,
-            Column("range_instances", "NVTX Inst", Unit.COUNT, detail=1),
-            Column("kernel_instances", "Kern Inst", Unit.COUNT),
-            Column("total_ns", "Total Time", Unit.NS, "times.total"),
-            *_spread_columns(""),
-            Column("kernel_name", "Kernel Name", Unit.TEXT, "kernel", shorten=label),
-        ),
+    "nvtx_kern_sum": (
+        Column("range", "NVTX Range", Unit.TEXT, _field("range", "text")),
+        Column("style", "Style", Unit.TEXT, _field("range", "style"), detail=6),
+        _PID,
+        _TID,
+        Column("range_instances", "NVTX Inst", Unit.COUNT, detail=1),
+        Column("kernel_instances", "Kern Inst", Unit.COUNT),
+        Column("total_ns", "Total Time", Unit.NS, "times.total"),
+        *_spread_columns(""),
+        Column("kernel_name", "Kernel Name", Unit.TEXT, "kernel", shorten=label),
     ),
-    NvidiaTable(nvidia_tables.OSRT_SUM, (*_CALL_TIMES, Column("name", "Name", Unit.TEXT))),
-)
-"""One for each of NVIDIA_REPORTS."""
+    "osrt_sum": (*_CALL_TIMES, Column("name", "Name", Unit.TEXT)),
+}
+"""Of each of NVIDIA_REPORTS."""
 
 
 NamedSheet = tuple[str, Sheet | NotMeasured]

@@ -133,15 +133,15 @@ def streams_chart(report: ReportAnswer) -> doc.Chart:
 
 def launches_section(report: ReportAnswer) -> doc.Section:
     """What launching costs, and how far the host runs ahead."""
-    costs, delays = report.launches, report.launches.queue.delays
+    costs, queue = report.launches, report.launches.queue
     said = say(
         "Work that queues for long was launched well ahead: the host keeps up. Where work starts at "
         "once, the GPU was waiting for it."
     )
     blocks: list[doc.Block] = (
         [doc.not_measured(say("no launch call is in the profile"))]
-        if delays is None
-        else [_delays_chart(delays.by_bucket), doc.Paragraph(said, "note")]
+        if queue.queued_median_ns is None
+        else [_delays_chart(costs.by_delay), doc.Paragraph(said, "note")]
     )
     device = report.run.main_device
     titled = partial(steady_title, device, with_gpu=False)
@@ -152,16 +152,17 @@ def launches_section(report: ReportAnswer) -> doc.Section:
             for name, title, kind, rows in (
                 ("launch_calls", say("Launch calls"), CallRow, costs.launch_calls),
                 ("waiting_calls", say("Calls that wait for the GPU"), CallRow, costs.waiting_calls),
-                ("queue", say("How far the host runs ahead"), QueueRow, (costs.queue_row,)),
+                ("queue", say("How far the host runs ahead"), QueueRow, (queue,)),
                 ("launches_by_range", say("Launches by range"), LaunchRangeRow, costs.by_range),
             )
         ),
     )
     result = ""
-    if delays is not None:
-        result = say("work starts {time} after its launch returned (median)", time=time_text(round(delays.median_ns)))
-        if device.steps is not None:
-            count = count_text(round(costs.queue.activities_per_step))
+    if queue.queued_median_ns is not None:
+        queued = time_text(round(queue.queued_median_ns))
+        result = say("work starts {time} after its launch returned (median)", time=queued)
+        if queue.per_step is not None:
+            count = count_text(round(queue.per_step))
             result = say("{count} pieces of work per step; {queued}", count=count, queued=result)
     return doc.Section("launches", say("Launches and the queue"), tuple(blocks), result=result)
 
