@@ -7,8 +7,9 @@ query names them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -30,13 +31,16 @@ from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.step_variation import variation
 from gpuledger.selection import Selection
-from gpuledger.sql.tables import AXES, ColumnValues, TableValues, instants, numbers, words
+from gpuledger.sql.tables import ColumnValues, QueryTable, TableValues, instants, row_values, words
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, equal
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, holds
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import NOT_RECORDED, Table
+
+Rows = Iterator[tuple[Any, ...]]
+"""Values in the order of the table's columns."""
 
 
 class QuerySubject:
@@ -50,14 +54,15 @@ class QuerySubject:
         wanted: Selection | None = None,
     ) -> None:
         self.trace: Final = trace
-        self._devices, self._name, self._wanted = devices, name, wanted or Selection()
+        self.name: Final = name
+        self._devices, self._wanted = devices, wanted or Selection()
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
         """Every GPU that ran anything."""
         if self._devices is not None:
             return tuple(self._devices)
-        return analyse_devices(self.trace, self._name, self._wanted)
+        return analyse_devices(self.trace, self.name, self._wanted)
 
     @cached_property
     def use(self) -> dict[int, SampledUse]:
@@ -166,29 +171,16 @@ def _together(parts: Sequence[Sequence[NDArray[Any]]], columns: int) -> list[NDA
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
-def _times(values: Sequence[int]) -> ColumnValues:
-    return instants(np.array(values, np.int64))
-
-
-def _gpus(subject: QuerySubject) -> TableValues:
-    devices = subject.devices
-    described = [subject.trace.origin.gpu(device.gpu) for device in devices]
-    idle = [int(device.ledger.gaps.length_ns.sum()) for device in devices]
-    return {
-        "gpu": numbers([device.gpu for device in devices]),
-        "name": words([gpu.name if gpu else None for gpu in described]),
-        "zero_ns": _times([device.zero_ns for device in devices]),
-        "window_start_ns": _times([device.ledger.window.start_ns for device in devices]),
-        "window_end_ns": _times([device.ledger.window.end_ns for device in devices]),
-        "window_ns": _times([device.ledger.window_ns for device in devices]),
-        "busy_ns": _times([device.ledger.window_ns - ns for device, ns in zip(devices, idle, strict=True)]),
-        "idle_ns": _times(idle),
-        "steady_start_ns": _times([device.steady.start_ns for device in devices]),
-        "steady_end_ns": _times([device.steady.end_ns for device in devices]),
-        "steady_ns": _times([device.steady_ns for device in devices]),
-        "steady_steps": numbers([None if device.steps is None else device.step_count for device in devices]),
-        "step_source": words([None if device.steps is None else device.steps.source for device in devices]),
-    }
+def _gpus(subject: QuerySubject) -> Rows:
+    for device in subject.devices:
+        books, steps = device.ledger, device.steps
+        idle_ns = int(books.gaps.length_ns.sum())
+        yield (
+            *(device.gpu, gpu.name if (gpu := subject.trace.origin.gpu(device.gpu)) else None, device.zero_ns),
+            *(books.window.start_ns, books.window.end_ns, books.window_ns, books.window_ns - idle_ns, idle_ns),
+            *(device.steady.start_ns, device.steady.end_ns, device.steady_ns),
+            *((None, None) if steps is None else (device.step_count, steps.source)),
+        )
 
 
 def _lines(subject: QuerySubject) -> TableValues:
@@ -282,94 +274,61 @@ def _gap_causes(subject: QuerySubject) -> TableValues:
     }
 
 
-def _steps(subject: QuerySubject) -> TableValues:
-    varied = [(device, variation(device)) for device in subject.devices]
-    rows = [(device, step) for device, steps in varied if steps is not None for step in step_books(device, steps)]
-    return {
-        "gpu": numbers([device.gpu for device, _ in rows]),
-        "step": numbers([step.step for _, step in rows]),
-        "start_ns": _times([step.start_ns + device.zero_ns for device, step in rows]),
-        "end_ns": _times([step.end_ns + device.zero_ns for device, step in rows]),
-        "duration_ns": _times([step.length_ns for _, step in rows]),
-        "busy_ns": _times([step.busy_ns for _, step in rows]),
-        "idle_ns": _times([step.idle_ns for _, step in rows]),
-        "kernels": numbers([step.kernels for _, step in rows]),
-        "largest_line": words([step.largest_line for _, step in rows]),
-        "phase": words([step.phase or "" for _, step in rows]),
-        "note": words([step.note or "" for _, step in rows]),
-    }
+def _steps(subject: QuerySubject) -> Rows:
+    for device in subject.devices:
+        varied, zero_ns = variation(device), device.zero_ns
+        for step in () if varied is None else step_books(device, varied):
+            yield (
+                *(step.gpu, step.step, step.start_ns + zero_ns, step.end_ns + zero_ns),
+                *(step.length_ns, step.busy_ns, step.idle_ns),
+                *(step.kernels, step.largest_line, step.phase, step.note),
+            )
 
 
-def _findings(subject: QuerySubject) -> TableValues:
-    rows = subject.findings
-    return {
-        "rank": numbers(range(1, len(rows) + 1)),
-        "code": words([finding.code for finding in rows]),
-        "claim": words([finding.claim for finding in rows]),
-        "saving_ns": numbers([finding.saving_ns for finding in rows]),
-        "saving_per_step_ns": numbers([finding.saving_ns_per_step for finding in rows]),
-        "low_per_step_ns": numbers([finding.saving_low_ns_per_step for finding in rows]),
-        "then_ns": numbers([finding.then_ns for finding in rows]),
-        "plain_low_ns": numbers([finding.plain.low_ns if finding.plain else None for finding in rows]),
-        "plain_high_ns": numbers([finding.plain.high_ns if finding.plain else None for finding in rows]),
-        "lost_ns": numbers([finding.explains_ns for finding in rows]),
-        "is_bound": ColumnValues(np.array([finding.is_bound for finding in rows], np.bool_), missing=None),
-        "confidence": words([finding.confidence for finding in rows]),
-        "gpu": numbers([finding.gpu if finding.gpu >= 0 else None for finding in rows]),
-        "assumption": words([finding.assumption for finding in rows]),
-        "fix": words([finding.fix for finding in rows]),
-    }
+def _findings(subject: QuerySubject) -> Rows:
+    for rank, found in enumerate(subject.findings, 1):
+        plain_low_ns, plain_high_ns = (found.plain.low_ns, found.plain.high_ns) if found.plain else (None, None)
+        yield (
+            *(rank, found.code, found.claim, found.saving_ns, found.saving_ns_per_step, found.saving_low_ns_per_step),
+            *(found.then_ns, plain_low_ns, plain_high_ns, found.explains_ns, found.is_bound, found.confidence),
+            *(found.gpu if found.gpu >= 0 else None, found.assumption, found.fix),
+        )
 
 
-def _use(subject: QuerySubject) -> TableValues:
-    rows = [(gpu, kernel) for gpu, (used, _) in subject.use.items() for kernel in used.kernels]
-    values: TableValues = {
-        "gpu": numbers([gpu for gpu, _ in rows]),
-        "name": words([kernel.name for _, kernel in rows]),
-        "full_name": words([kernel.full_name for _, kernel in rows]),
-        "launches": numbers([kernel.launches for _, kernel in rows]),
-        "total_ns": numbers([kernel.time_ns for _, kernel in rows]),
-        "use_class": words([str(kernel.use_class) for _, kernel in rows]),
-    }
-    for place, axis in enumerate(AXES):
-        values[f"grid_{axis}"] = numbers([kernel.grid[place] for _, kernel in rows])
-        values[f"block_{axis}"] = numbers([kernel.block[place] for _, kernel in rows])
-    for metric in OF_KERNELS:
-        figures = [kernel.figures.get(metric) for _, kernel in rows]
-        for column, side in (("percent", "percent"), ("low_percent", "low"), ("high_percent", "high")):
-            amounts = [np.nan if figure is None else getattr(figure, side) for figure in figures]
-            values[f"{metric}_{column}"] = ColumnValues(np.array(amounts, np.float64))
-    return values
+def _use(subject: QuerySubject) -> Rows:
+    for gpu, (used, _) in subject.use.items():
+        for kernel in used.kernels:
+            figures = (kernel.figures.get(metric) for metric in OF_KERNELS)
+            shares = ((None,) * 3 if of is None else (of.percent, of.low, of.high) for of in figures)
+            shape = (*kernel.grid, *kernel.block)
+            times = (kernel.launches, kernel.time_ns)
+            yield gpu, kernel.name, kernel.full_name, *shape, *times, str(kernel.use_class), *chain(*shares)
 
 
-def _light(subject: QuerySubject) -> TableValues:
-    rows = [
-        (device.gpu, row)
-        for device in subject.devices
-        for row in light_rows(device, all_steady(subject.trace, device, subject.use.get(device.gpu)))
-    ]
-    return {
-        "gpu": numbers([gpu for gpu, _ in rows]),
-        "kernel": words([row.kernel for _, row in rows]),
-        "operator": words([row.operator for _, row in rows]),
-        "launches": numbers([row.count for _, row in rows]),
-        "ns": numbers([row.took_ns for _, row in rows]),
-        "light_ns": numbers([None if row.share is None else row.light_ns for _, row in rows]),
-        "low_ns": numbers([None if row.share is None else row.low_ns for _, row in rows]),
-        "high_ns": numbers([None if row.share is None else row.high_ns for _, row in rows]),
-        "source": words([row.source.name.lower() for _, row in rows]),
-        "roof": words([row.roof.name.lower() for _, row in rows]),
-    }
+def _light(subject: QuerySubject) -> Rows:
+    for device in subject.devices:
+        for row in light_rows(device, all_steady(subject.trace, device, subject.use.get(device.gpu))):
+            known = (None,) * 3 if row.share is None else (row.light_ns, row.low_ns, row.high_ns)
+            source, roof = row.source.name.lower(), row.roof.name.lower()
+            yield device.gpu, row.kernel, row.operator, row.count, row.took_ns, *known, source, roof
 
 
-# How each table of the books is made.
-BOOKED: Final[dict[str, Callable[[QuerySubject], TableValues]]] = {
-    "gpus": _gpus,
+_IN_COLUMNS: Final[dict[str, Callable[[QuerySubject], TableValues]]] = {
     "lines": _lines,
     "gaps": _gaps,
     "gap_causes": _gap_causes,
+}
+_IN_ROWS: Final[dict[str, Callable[[QuerySubject], Rows]]] = {
+    "gpus": _gpus,
     "steps": _steps,
     "findings": _findings,
     "use": _use,
     "light": _light,
 }
+
+
+def booked_values(subject: QuerySubject, table: QueryTable) -> TableValues:
+    """A table of the books."""
+    if table.name in _IN_ROWS:
+        return row_values(table, _IN_ROWS[table.name](subject))
+    return _IN_COLUMNS[table.name](subject)

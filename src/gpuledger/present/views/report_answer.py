@@ -13,7 +13,7 @@ from gpuledger.analyse.light.kernel_light import LightSource
 from gpuledger.analyse.phases.phase_costs import PhaseTimes
 from gpuledger.analyse.recorded.inventory import Missing
 from gpuledger.analyse.utilization.kernel_use import UseClass
-from gpuledger.answers.kernels import UseAnswer
+from gpuledger.analyse.utilization.stretches import compute_split
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.finding import Evidence, Finding
 from gpuledger.findings.profiled_run import ProfiledRun
@@ -21,13 +21,13 @@ from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Outlier, Variation
 from gpuledger.ledger.steps import PHASES
-from gpuledger.present.json.kernels import MatchedKernelsJson, matched_json
-from gpuledger.present.json.utilization import DeviceUseJson, device_use_json
 from gpuledger.present.terms import made_at
 from gpuledger.present.views.answer import Answer, health_rows
 from gpuledger.present.views.info import ProfileOrigin, profile_origin
 from gpuledger.present.views.memory_snapshot import MemorySnapshotAnswer
 from gpuledger.present.views.report_parts import closing, verdict
+from gpuledger.present.views.work.ncu import StepKernels, step_kernels
+from gpuledger.present.views.work.utilization import SampledGpu, sampled_gpu
 
 
 class LineTime(Struct, frozen=True):
@@ -104,9 +104,8 @@ class DeviceReport(Struct, frozen=True, kw_only=True):
     hidden_comm_ns: int
     hidden_copy_ns: int
     triggers: tuple[TriggerTime, ...]
-    use: DeviceUseJson | None
-    """What samples of the GPU's counters say of it, as `gpus` of gpuledger.stepkernels/1 has it, and of its kernels in
-    the steady steps, as `kernels` there; with --ncu also `against_ncu`; null where it was not sampled."""
+    use: SampledGpu | None
+    """null where it was not sampled."""
 
 
 class StepReport(Struct, frozen=True, kw_only=True):
@@ -257,7 +256,7 @@ class ReportDocument(Answer, frozen=True, kw_only=True, tag="gpuledger.report/1"
     """Only with --names-from."""
     made_at: str | None
     """Only with --ncu: when the document was made, UTC; SOURCE_DATE_EPOCH where that is set."""
-    kernels: tuple[MatchedKernelsJson, ...] | None
+    kernels: tuple[StepKernels, ...] | None
     """Only with --ncu: the kernels of the steady steps of each GPU in the order of execution, each with the profiled
     launch that speaks for it."""
     memory: MemorySnapshotAnswer | None
@@ -289,7 +288,7 @@ def report_json(report: ReportAnswer, memory: MemorySnapshotAnswer | None = None
         if names is None or names.coverage is None
         else NamedGraphWork(file=names.file, **asdict(names.coverage)),
         made_at=made_at() if run.kernels else None,
-        kernels=tuple(matched_json(matched, by_gpu[gpu]) for gpu, matched in run.kernels.items()) or None,
+        kernels=tuple(step_kernels(matched, by_gpu[gpu]) for gpu, matched in run.kernels.items()) or None,
         memory=memory,
     )
 
@@ -309,7 +308,7 @@ def _layer_phases(times: PhaseTimes | None) -> StepPhases | None:
 
 def _device(run: ProfiledRun, device: Device) -> DeviceReport:
     use, books, zero_ns = run.use.get(device.gpu), device.ledger, device.zero_ns
-    by_use = UseAnswer(device, use).split
+    by_use = compute_split(device, None if use is None else use[0].class_of_row)
     return DeviceReport(
         device=device.gpu,
         window_ns=books.window_ns,
@@ -326,7 +325,7 @@ def _device(run: ProfiledRun, device: Device) -> DeviceReport:
         triggers=tuple(
             TriggerTime(trigger, call, time_ns, count) for (trigger, call), (time_ns, count) in device.triggers.items()
         ),
-        use=None if use is None else device_use_json(use, zero_ns, run.against.get(device.gpu, ())),
+        use=None if use is None else sampled_gpu(device, use, run.against.get(device.gpu, ())),
     )
 
 

@@ -164,7 +164,7 @@ def layers_section(report: ReportAnswer) -> doc.Section | None:
     share = share_text(most.time_ns / (costs.whole_ns - costs.idle_ns))
     result = say("{phase}: {share} of the GPU's work", phase=most.phase, share=share)
     blocks = (
-        _rows("phases", steady_title(device, say("Phases"), with_gpu=False), PhaseRow, costs.rows, anchor="phases"),
+        _rows("phases", steady_title(device, say("Phases")), PhaseRow, costs.rows, anchor="phases"),
         _rows(
             "phase_layers",
             say("Phases by layer, mean of the steady steps") if costs.steps else say("Phases by layer"),
@@ -278,7 +278,7 @@ def gaps_section(report: ReportAnswer) -> doc.Section:
         _rows("by_cause", say("Idle time by cause"), CauseRow, summary.by_cause, anchor="causes"),
         _rows(
             "by_trigger",
-            steady_title(device, say("Idle time by trigger"), with_gpu=False),
+            steady_title(device, say("Idle time by trigger")),
             TriggerRow,
             summary.by_trigger,
             anchor="triggers",

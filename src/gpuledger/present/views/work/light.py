@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from gpuledger.analyse.light.books import MOSTLY_KNOWN, PARTS, SOURCES, BusyTime, LightBooks, LightRow
+from gpuledger.analyse.light.books import PARTS, SOURCES, BusyTime, LightBooks, LightRow
 from gpuledger.analyse.light.kernel_light import LightSource
 from gpuledger.analyse.light.reachable import LightRoof
 from gpuledger.catalog.kernel_names import cut_label, label
@@ -16,53 +15,11 @@ from gpuledger.messages import Message, say
 from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Chart
 from gpuledger.present.palette import line_tone
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
+from gpuledger.present.sheet import Column, Sheet, Unit, share_column
 from gpuledger.present.terms import TOTAL
 from gpuledger.units import count_text, share_text, time_text
 
-if TYPE_CHECKING:
-    from gpuledger.analyse.light.kernel_light import LitTime
-
 ROOFS: Final = {LightRoof.COMPUTE: say("arithmetic"), LightRoof.MEMORY: say("memory"), LightRoof.UNKNOWN: "-"}
-
-
-_LITTLE_KNOWN: Final = 10
-
-
-def lit_columns(
-    lit: Callable[[Any], LitTime | None], rows: Iterable[LitTime | None], whole_ns: int, steps: int, detail: int
-) -> tuple[Column, ...]:
-    """How much of a row's time is light, how much longer it took, and what that is known from; none where nothing is.
-
-    A narrow terminal does without them first where less than half of the time is known.
-    """
-    known = [found.known_ns for found in rows if found is not None]
-    if not known:
-        return ()
-    first = 0 if sum(known) > MOSTLY_KNOWN * whole_ns else _LITTLE_KNOWN
-    detail += first
-
-    def of_known(figure: Callable[[LitTime], Cell], otherwise: Cell = None) -> Callable[[Any], Cell]:
-        return lambda row: otherwise if (found := lit(row)) is None else figure(found)
-
-    return (
-        Column("light_percent", say("Light"), Unit.SHARE_PERCENT, of_known(lambda found: 100 * found.share), first),
-        Column(
-            "beyond_light_ns_per_step",
-            say("Beyond light"),
-            Unit.NS,
-            of_known(lambda found: found.beyond_ns // steps),
-            detail,
-            page_name=say("Beyond light, per step"),
-        ),
-        Column(
-            "light_source",
-            say("Light known from"),
-            Unit.TEXT,
-            of_known(lambda found: SOURCES[found.source], "-"),
-            detail + 1,
-        ),
-    )
 
 
 GPU_BOUND: Final = 0.8
