@@ -7,7 +7,7 @@ query names them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any, Final
@@ -31,7 +31,7 @@ from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.step_variation import variation
 from gpuledger.selection import Selection
-from gpuledger.sql.tables import ColumnValues, QueryTable, TableValues, instants, row_values, words
+from gpuledger.sql.tables import ColumnValues, QueryTable, TableValues, Texts, row_values, words
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, equal
 from gpuledger.trace.model import Trace
@@ -164,11 +164,15 @@ def step_of(device: Device, start_ns: Ints) -> Ints:
     return np.where(inside, step, -1).astype(np.int64)
 
 
-def _together(parts: Sequence[Sequence[NDArray[Any]]], columns: int) -> list[NDArray[Any]]:
-    """Columns of several parts, each part's columns in the same order, behind each other."""
-    if not parts:
-        return [np.empty(0, np.int64)] * columns
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+def _joined(parts: Sequence[Mapping[str, NDArray[Any]]], texts: Mapping[str, Texts]) -> TableValues:
+    """The columns of all GPUs; `texts` of those that hold codes. Times are never missing."""
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {
+        name: ColumnValues(
+            column, texts.get(name), None if name.endswith("_ns") or column.dtype == np.bool_ else NOT_RECORDED
+        )
+        for name, column in columns.items()
+    }
 
 
 def _gpus(subject: QuerySubject) -> Rows:
@@ -185,7 +189,7 @@ def _gpus(subject: QuerySubject) -> Rows:
 
 def _lines(subject: QuerySubject) -> TableValues:
     """A row for each line that has time in a tile."""
-    parts, names = [], dict[str, int]()
+    parts, names = list[dict[str, NDArray[Any]]](), dict[str, int]()
     for device in subject.devices:
         books, edges = device.ledger, device.ledger.tiles_ns
         tile, line = np.nonzero(books.books)
@@ -194,84 +198,65 @@ def _lines(subject: QuerySubject) -> TableValues:
         if device.steps is not None:  # a tile may begin where nothing is looked at
             number = np.searchsorted(device.steps.edges_ns, edges[:-1], side="right") - 1
             step = np.where(number < len(device.steps), number, -1)
-        gpu, of_tile = np.full(len(tile), device.gpu), (step, device.steady_tiles, edges[:-1], edges[1:])
-        parts.append([gpu, *(column[tile] for column in of_tile), code[line], books.books[tile, line]])
-    gpu, step, steady, start, end, line, amount = _together(parts, 7)
-    kinds, details = zip(*((name.partition(".")[0], name.partition(".")[2]) for name in names), strict=True)
-    kind, detail = words(kinds), words(details)
-    return {
-        "gpu": ColumnValues(gpu),
-        "step": ColumnValues(step),
-        "is_steady": ColumnValues(steady, missing=None),
-        "start_ns": instants(start),
-        "end_ns": instants(end),
-        "line": ColumnValues(line, tuple(names)),
-        "kind": ColumnValues(kind.array[line], kind.texts),
-        "detail": ColumnValues(detail.array[line], detail.texts),
-        "line_ns": instants(amount),
-    }
+        parts.append(
+            {
+                "gpu": np.full(len(tile), device.gpu),
+                "step": step[tile],
+                "is_steady": device.steady_tiles[tile],
+                "start_ns": edges[:-1][tile],
+                "end_ns": edges[1:][tile],
+                "line": code[line],
+                "line_ns": books.books[tile, line],
+            }
+        )
+    values = _joined(parts, {"line": tuple(names)})
+    line_codes = np.concatenate([part["line"] for part in parts])
+    kinds, _, details = zip(*(name.partition(".") for name in names), strict=True)
+    for name, told in (("kind", words(kinds)), ("detail", words(details))):
+        values[name] = ColumnValues(told.array[line_codes], told.texts)
+    return values
 
 
 def _gaps(subject: QuerySubject) -> TableValues:
-    parts, draining = [], dict[str, int]()
+    parts, draining, strings = list[dict[str, NDArray[Any]]](), dict[str, int](), subject.trace.strings
     for device in subject.devices:
         gaps = device.ledger.gaps
         drained = [draining.setdefault(name, len(draining)) if name else -1 for name in gaps.draining]
         names = np.append(device.work.name, np.int32(NO_TEXT))
         parts.append(
-            [
-                np.full(len(gaps), device.gpu),
-                gaps.start_ns,
-                gaps.end_ns,
-                gaps.trigger,
-                np.array(drained, np.int64)[gaps.drained_by],
-                gaps.by_cause.largest(),
-                np.max([gaps.by_cause.of(cause) for cause in CAUSES], axis=0, initial=0),
-                names[gaps.before],
-                names[gaps.after],
-                gaps.call,
-                step_of(device, gaps.start_ns),
-                device.steady_gap_ns,
-            ]
+            {
+                "gpu": np.full(len(gaps), device.gpu),
+                "start_ns": gaps.start_ns,
+                "end_ns": gaps.end_ns,
+                "trigger": gaps.trigger,
+                "drained_by": np.array(drained, np.int64)[gaps.drained_by],
+                "cause": gaps.by_cause.largest(),
+                "cause_ns": np.max([gaps.by_cause.of(cause) for cause in CAUSES], axis=0, initial=0),
+                "before": names[gaps.before],
+                "after": names[gaps.after],
+                "step": step_of(device, gaps.start_ns),
+                "is_steady": device.steady_gap_ns > 0,
+                "steady_ns": device.steady_gap_ns,
+            }
         )
-    gpu, start, end, trigger, drained_by, cause, cause_ns, before, after, call, step, steady_ns = _together(parts, 12)
-    strings = subject.trace.strings
-    return {
-        "gap": ColumnValues(np.arange(len(start))),
-        "gpu": ColumnValues(gpu),
-        "start_ns": instants(start),
-        "end_ns": instants(end),
-        "duration_ns": "end_ns - start_ns",
-        "trigger": ColumnValues(trigger, tuple(map(str, TRIGGERS))),
-        "drained_by": ColumnValues(drained_by, tuple(draining)),
-        "cause": ColumnValues(cause, tuple(map(str, CAUSES))),
-        "cause_ns": instants(cause_ns),
-        "before": ColumnValues(before, strings),
-        "after": ColumnValues(after, strings),
-        "step": ColumnValues(step),
-        "is_steady": ColumnValues(steady_ns > 0, missing=None),
-        "steady_ns": instants(steady_ns),
-        **of_calls(subject.trace, subject.devices[0].host, call, ("launch_call", "launch_tid")),
-    }
+    texts: dict[str, Texts] = {"drained_by": tuple(draining), "before": strings, "after": strings}
+    texts |= {"trigger": tuple(map(str, TRIGGERS)), "cause": tuple(map(str, CAUSES))}
+    values = _joined(parts, texts)
+    call = np.concatenate([device.ledger.gaps.call for device in subject.devices])
+    launched = of_calls(subject.trace, subject.devices[0].host, call, ("launch_call", "launch_tid"))
+    return {"gap": ColumnValues(np.arange(len(call))), "duration_ns": "end_ns - start_ns", **values, **launched}
 
 
 def _gap_causes(subject: QuerySubject) -> TableValues:
-    first, parts = 0, []
+    first, parts = 0, list[dict[str, NDArray[Any]]]()
     for device in subject.devices:
         by_cause = device.ledger.gaps.by_cause
-        for cause in by_cause.used:
-            amount = by_cause.of(cause)
-            [booked] = np.nonzero(amount)
-            gpu, number = (np.full(len(booked), value) for value in (device.gpu, CAUSES.index(cause)))
-            parts.append([booked + first, gpu, number, amount[booked]])
+        time_ns = np.stack([by_cause.of(cause) for cause in CAUSES])
+        cause, gap = np.nonzero(time_ns)
+        own = np.full(len(gap), device.gpu)
+        parts.append({"gap": gap + first, "gpu": own, "cause": cause, "cause_ns": time_ns[cause, gap]})
         first += len(by_cause)
-    gap, gpu, cause_number, amounts = _together(parts, 4)
-    return {
-        "gap": ColumnValues(gap),
-        "gpu": ColumnValues(gpu),
-        "cause": ColumnValues(cause_number, tuple(map(str, CAUSES))),
-        "cause_ns": instants(amounts),
-    }
+    return _joined(parts, {"cause": tuple(map(str, CAUSES))})
 
 
 def _steps(subject: QuerySubject) -> Rows:

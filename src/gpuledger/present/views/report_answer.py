@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from gpuledger.analyse.light.books import BusyTime, FamilyTime, LightBooks, LightRow, StepAtLight
-from gpuledger.analyse.light.kernel_light import LightSource
+from gpuledger.analyse.light.books import BusyTime, FamilyTime, LightBooks, StepAtLight
 from gpuledger.analyse.phases.phase_costs import PhaseTimes
 from gpuledger.analyse.recorded.inventory import Missing
 from gpuledger.analyse.utilization.kernel_use import UseClass
@@ -26,6 +24,7 @@ from gpuledger.present.views.answer import Answer, health_rows
 from gpuledger.present.views.info import ProfileOrigin, profile_origin
 from gpuledger.present.views.memory_snapshot import MemorySnapshotAnswer
 from gpuledger.present.views.report_parts import closing, verdict
+from gpuledger.present.views.work.light import LitKernel, lit_kernels
 from gpuledger.present.views.work.ncu import StepKernels, step_kernels
 from gpuledger.present.views.work.utilization import SampledGpu, sampled_gpu
 
@@ -39,22 +38,6 @@ class LineTime(Struct, frozen=True):
     share: float
     use_ns: dict[str, int] | None
     """Of a line of compute by how it uses the GPU (docs/concepts/use.md), all unknown without samples; sums to ns."""
-
-
-class LitKernel(Struct, frozen=True, kw_only=True):
-    """The kernels of one name that one kind of operator launched, per step."""
-
-    kernel: str
-    operator: str | None
-    count: int
-    """In the steady steps."""
-    ns: int
-    light_ns: int | None
-    """null where it is not known."""
-    light_low_ns: int | None
-    light_high_ns: int | None
-    source: Literal["shapes", "samples", "ncu", "launch", "unknown"]
-    roof: Literal["compute", "memory", "unknown"]
 
 
 class SteadyTime(Struct, frozen=True, kw_only=True):
@@ -338,28 +321,8 @@ def _steady(device: Device, ledger: tuple[LineTime, ...], light: LightBooks | No
         ledger=ledger,
         busy=None if light is None else light.whole,
         busy_families=() if light is None else light.families,
-        light=() if light is None else tuple(_lit_kernel(row, device.step_count) for row in light.rows),
+        light=() if light is None else lit_kernels(light, device.step_count),
         at_light=None if light is None else light.at_light(device),
-    )
-
-
-_LONGEST_NAME = 4000
-"""Letters of a kernel's name: no compiler makes longer ones that are worth a page."""
-
-
-def _lit_kernel(row: LightRow, steps: int) -> LitKernel:
-    is_known = row.source is not LightSource.UNKNOWN
-    light, low, high = (amount // steps if is_known else None for amount in (row.light_ns, row.low_ns, row.high_ns))
-    return LitKernel(
-        kernel=row.kernel[:_LONGEST_NAME],
-        operator=row.operator,
-        count=row.count,
-        ns=row.took_ns // steps,
-        light_ns=light,
-        light_low_ns=low,
-        light_high_ns=high,
-        source=row.source.name.lower(),  # type: ignore[arg-type]
-        roof=row.roof.name.lower(),  # type: ignore[arg-type]
     )
 
 

@@ -36,7 +36,7 @@ from gpuledger.present.views.page.over_time import place_on_timeline
 from gpuledger.present.views.page.rooflines import operator_roofline_chart
 from gpuledger.present.views.report_parts import drawing_order, ledger_title
 from gpuledger.present.views.words import gaps_text, steady_title
-from gpuledger.present.views.work.light import kernels_sheet, light_chart, light_sheet, parts_sentence, step_sentence
+from gpuledger.present.views.work.light import light_chart, light_sheets, parts_sentence, step_sentence
 from gpuledger.replay.path_summary import OffPathRow, PathCallRow, PathOperationRow, PathSummary
 from gpuledger.rows import Row
 from gpuledger.trace.model import NotMeasured
@@ -80,7 +80,7 @@ def light_section(report: ReportAnswer) -> doc.Section | None:
         doc.Paragraph(step_sentence(device, books)),
         light_chart(device, books),
         *([] if under is None else [under]),
-        *(doc.SheetBlock(sheet(device, books)) for sheet in (light_sheet, kernels_sheet)),
+        *map(doc.SheetBlock, light_sheets(device, books)),
     )
     return doc.Section(
         "speed-of-light", say("What compute time was good for"), blocks, say("Compute time"), parts_sentence(books)
