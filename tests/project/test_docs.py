@@ -26,12 +26,6 @@ MADE = frozenset(GENERATOR["pages"]())
 """Pages of the reference, which are made when the site is built."""
 
 
-def test_published_schemas_are_those_of_the_types() -> None:
-    schemas: dict[str, str] = GENERATOR["schemas"]()
-    for name, text in schemas.items():
-        assert (ROOT / "docs" / "schemas" / name).read_text() == text, f"{name}: run `make docs`"
-
-
 @pytest.mark.usefixtures("ncu_asked_once", "profiles_read_once", "as_released")
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if sessions(page) and ".zh." not in page.name], ids=lambda page: page.name
