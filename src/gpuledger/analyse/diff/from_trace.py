@@ -41,7 +41,7 @@ from gpuledger.catalog.kernel_names import parse, without_ids, without_numbers
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, spans_of_time, thread
-from gpuledger.replay.scenario import excerpt
+from gpuledger.replay.scenario import replay_window
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.model import NotMeasured, Severity, Trace
@@ -256,7 +256,7 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
 
 def _busy(trace: Trace, device: Device, sampled: SampledUse | None) -> tuple[int, int, int, int] | None:
     """What compute was good for, as reports say it: of the steps that are replayed."""
-    part = excerpt(trace, device)
+    part = replay_window(trace, device)
     books = light_books(device, SteadyKernels(trace, device, part.host, part.work, *use_and_clock(sampled)))
     if books is None or not books.is_telling:
         return None

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from gpuledger.analyse.idle.launch_costs import CallTimes, by_function
-from gpuledger.ledger.activity import cuda_calls, launches, of_layers, short_names
+from gpuledger.ledger.activity import calls_in_layers, cuda_calls, launches, short_names
 from gpuledger.ledger.ranges import (
     RangeName,
     calls_in_ranges,
@@ -39,7 +39,7 @@ def cuda_api_sum(trace: Trace) -> tuple[CallTimes, ...]:
 
 def osrt_sum(trace: Trace) -> tuple[CallTimes, ...]:
     """Time of each operating-system function."""
-    return _most_time_first(of_layers(trace, "os"))
+    return _most_time_first(calls_in_layers(trace, "os"))
 
 
 def _most_time_first(calls: Rows) -> tuple[CallTimes, ...]:

@@ -17,7 +17,7 @@ from gpuledger.verbs import info as inventory
 
 def _print_formats(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from gpuledger.read.formats import formats_table
+        from gpuledger.read.registry import formats_table
 
         click.echo(formats_table())
         ctx.exit()
