@@ -21,7 +21,6 @@ from gpuledger.findings.rules import REFUSALS, RULES
 from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.messages import translated
 from gpuledger.present.views.schema import answer_types
-from gpuledger.read.registry import READERS, load_reader
 from gpuledger.verbs import VERBS
 from support.command import ROOT, gpuledger
 from support.package_source import MODULES, PACKAGE, nodes
@@ -148,15 +147,6 @@ def _called_verbs() -> Iterator[str]:
 
 def test_every_verb_has_a_test_that_calls_it() -> None:
     assert set(VERBS) - set(_called_verbs()) == set()
-
-
-def test_every_reader_has_its_test_and_its_line() -> None:
-    """A test under tests/read, and a line of the table of formats, that name the reader as it names itself."""
-    names = {load_reader(place).name for place in READERS}
-    formats = (DOCS / "reference" / "formats.md").read_text()
-    read_by = set(re.findall(r"^\|.*\| ([\w ]+) \|$", formats, re.MULTILINE)) - {"reader"}
-    assert names - _strings(TESTS / "read") == set(), "tests/read/test_registry.py"
-    assert read_by == names, "docs/reference/formats.md"
 
 
 def test_every_cause_has_its_rule() -> None:
