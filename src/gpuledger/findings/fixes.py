@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.light.kernel_loops import LoopedKernels, looped_kernels
-from gpuledger.analyse.light.steady_kernels import SteadyKernels
+from gpuledger.analyse.light.steady_kernels import LoopedKernels, SteadyKernels, looped_kernels
 from gpuledger.analyse.memory.figures import CopyFlow, copy_flows
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 from gpuledger.catalog.calls import CallKind

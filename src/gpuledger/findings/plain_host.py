@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from gpuledger.findings.finding import PlainSaving
-from gpuledger.ledger.activity import of_layers
+from gpuledger.ledger.activity import calls_in_layers
 from gpuledger.ledger.causes import TRIGGERS, Trigger
 from gpuledger.ledger.ranges import thread
 from gpuledger.replay.edits import Edit, without_events
@@ -58,7 +58,7 @@ class PlainHost:
         """
         trace = self.scene.trace
         if trace.origin.tool != "torch.profiler":
-            return of_layers(trace, "os")
+            return calls_in_layers(trace, "os")
         ranges = trace[Table.RANGES]
         others = [trace.strings.code(kind) for kind in ("mark", "python")]
         return ranges.where(~is_among(ranges.codes("kind"), others))

@@ -19,7 +19,7 @@ from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.idle.occupied import PYTHON_PROCESS, host_is_occupied, without_code_of
 from gpuledger.findings.rule import OneGpu, Rule
 from gpuledger.findings.words import path_in_claim, short_text
-from gpuledger.ledger.activity import of_layers
+from gpuledger.ledger.activity import calls_in_layers
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.ranges import thread
 from gpuledger.messages import Message, say
@@ -62,7 +62,7 @@ def _waits_for_gil(trace: Trace, waiting: ThreadTime) -> bool:
     names = [process.name for process in trace.origin.processes if process.pid == waiting.pid]
     if not any(name and PYTHON_PROCESS.search(name) for name in names):
         return False
-    system = of_layers(trace, "os")
+    system = calls_in_layers(trace, "os")
     asks = system.strings.each(system.codes("name"), lambda name: bool(_ASKS_AGAIN.search(name)), np.bool_)
     asking = system.where(asks & (thread(system) == waiting.thread) & (system.duration_ns < _MAX_GIL_POLL_NS))
     held = intersection(waiting.spans, union(asking["start_ns"], asking["end_ns"]))

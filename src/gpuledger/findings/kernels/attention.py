@@ -21,14 +21,14 @@ from __future__ import annotations
 from typing import Final
 
 from gpuledger.analyse.light.slow_kernels import fused_attention, newer_attention
-from gpuledger.analyse.light.wasted_work import between_products
+from gpuledger.analyse.light.wasted_work import fuse_attention
 from gpuledger.findings.fix_words import FixWords
 from gpuledger.findings.kernels.rewrite import rewrite_rule
 from gpuledger.messages import say
 
 ATTENTION_UNFUSED: Final = rewrite_rule(
     "ATTENTION-UNFUSED",
-    between_products,
+    fuse_attention,
     say("attention is not fused: the full score matrix is written, masked, normalized and read back"),
     say("one fused kernel does it all and never writes the score matrix"),
     FixWords.of(

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.analyse.light.wasted_work import one_layout, views
+from gpuledger.analyse.light.wasted_work import remove_layout_conversions, remove_tensor_copies
 from gpuledger.findings.fix_words import FixWords
 from gpuledger.findings.kernels.rewrite import rewrite_rule
 from gpuledger.messages import say
 
 LAYOUT: Final = rewrite_rule(
     "LAYOUT",
-    one_layout,
+    remove_layout_conversions,
     say("layout conversions between kernels"),
     say("one layout throughout: these kernels go away, and batch norms read contiguous memory"),
     FixWords.of(
@@ -39,7 +39,7 @@ MIN_COPIED_SHARE: Final = 0.1  # so much may be copied within the GPU: what is w
 
 DEVICE_COPY: Final = rewrite_rule(
     "DEVICE-COPY",
-    views,
+    remove_tensor_copies,
     say("device-to-device tensor copies"),
     say("tensors are written in place or used as views: these kernels go away"),
     FixWords.of(

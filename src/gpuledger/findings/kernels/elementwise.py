@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.analyse.light.slow_kernels import vectorized
+from gpuledger.analyse.light.slow_kernels import vectorize_elementwise
 from gpuledger.analyse.light.wasted_work import fused_chains, fused_updates
 from gpuledger.findings.fix_words import FixWords
 from gpuledger.findings.kernels.rewrite import rewrite_rule
@@ -60,7 +60,7 @@ OPTIMIZER_UNFUSED: Final = rewrite_rule(
 
 UNVECTORIZED: Final = rewrite_rule(
     "UNVECTORIZED",
-    vectorized,
+    vectorize_elementwise,
     say("elementwise kernels that read one element at a time, as their tensors lie across each other"),
     say("the tensors have one layout, and the kernels reach the pace of others"),
     FixWords.of(

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.analyse.light.slow_kernels import even_waves
-from gpuledger.analyse.light.wasted_work import spread
+from gpuledger.analyse.light.slow_kernels import remove_tail_waves
+from gpuledger.analyse.light.wasted_work import use_all_sms
 from gpuledger.findings.fix_words import FixWords
 from gpuledger.findings.kernels.rewrite import rewrite_rule
 from gpuledger.messages import say
 
 TAIL_WAVE: Final = rewrite_rule(
     "TAIL-WAVE",
-    even_waves,
+    remove_tail_waves,
     say("the last blocks of kernels run in a nearly empty GPU"),
     say("all waves are full: the blocks are a multiple of what the GPU has room for"),
     FixWords.of(
@@ -34,7 +34,7 @@ TAIL_WAVE: Final = rewrite_rule(
 
 UNDER_FILLED: Final = rewrite_rule(
     "UNDER-FILLED",
-    spread,
+    use_all_sms,
     say("kernels with too few blocks leave most SMs idle"),
     say("their work is spread over all SMs"),
     FixWords.of(

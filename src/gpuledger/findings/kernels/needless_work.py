@@ -29,8 +29,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.analyse.light.needless_work import kept_activations, looked_up_rows, read_results, unfilled
-from gpuledger.analyse.light.wasted_work import picked_sorts
+from gpuledger.analyse.light.needless_work import (
+    drop_redundant_fills,
+    drop_unused_results,
+    keep_activations,
+    update_looked_up_rows,
+)
+from gpuledger.analyse.light.wasted_work import topk_instead_of_sort
 from gpuledger.findings.fix_words import FixWords
 from gpuledger.findings.kernels.rewrite import rewrite_rule
 from gpuledger.messages import say
@@ -39,7 +44,7 @@ MIN_SORTED_SHARE: Final = 0.1  # so much may be sorted: whether all of it is nee
 
 FULL_SORT: Final = rewrite_rule(
     "FULL-SORT",
-    picked_sorts,
+    topk_instead_of_sort,
     say("whole tensors are sorted"),
     say("only the largest values are needed: picking them takes a fifth of a sort"),
     FixWords.of(
@@ -55,7 +60,7 @@ FULL_SORT: Final = rewrite_rule(
 
 RECOMPUTE: Final = rewrite_rule(
     "RECOMPUTE",
-    kept_activations,
+    keep_activations,
     say("backward computes activations again"),
     say("there is room to keep them: these kernels go away"),
     FixWords.of(
@@ -67,7 +72,7 @@ RECOMPUTE: Final = rewrite_rule(
 
 DENSE_EMBEDDING: Final = rewrite_rule(
     "DENSE-EMBEDDING",
-    looked_up_rows,
+    update_looked_up_rows,
     say("every row of an embedding table is cleared and updated, though few were looked up"),
     say("the gradient is sparse: these kernels go through the rows that were looked up"),
     FixWords.of(
@@ -78,7 +83,7 @@ DENSE_EMBEDDING: Final = rewrite_rule(
 
 UNUSED_RESULT: Final = rewrite_rule(
     "UNUSED-RESULT",
-    read_results,
+    drop_unused_results,
     say("results that nothing reads"),
     say("only what is read is computed"),
     FixWords.of(
@@ -91,7 +96,7 @@ UNUSED_RESULT: Final = rewrite_rule(
 
 REDUNDANT_FILL: Final = rewrite_rule(
     "REDUNDANT-FILL",
-    unfilled,
+    drop_redundant_fills,
     say("tensors are cleared that are written as a whole, or that only need to be written"),
     say("nothing is cleared: these kernels go away"),
     FixWords.of(

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpuledger.analyse.light.needless_work import looked_up
+from gpuledger.analyse.light.needless_work import gather_instead_of_onehot_matmul
 from gpuledger.analyse.light.slow_kernels import aligned_products
 from gpuledger.analyse.light.wasted_work import batched_products
 from gpuledger.findings.fix_words import FixWords
@@ -58,7 +58,7 @@ MISALIGNED: Final = rewrite_rule(
 
 ONE_HOT: Final = rewrite_rule(
     "ONE-HOT",
-    looked_up,
+    gather_instead_of_onehot_matmul,
     say("rows are picked by a product with ones and zeros"),
     say("they are looked up"),
     FixWords.of(

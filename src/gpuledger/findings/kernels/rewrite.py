@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from gpuledger.analyse.light.kernel_light import LightSource, kernel_light
 from gpuledger.analyse.light.reachable import LightRoof
-from gpuledger.analyse.light.steady_kernels import Shortened, SteadyKernels
+from gpuledger.analyse.light.steady_kernels import KernelSavings, SteadyKernels
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings.finding import MAX_EXAMPLES, MIN_EVIDENCE_SHARE, Evidence, Finding, is_significant
 from gpuledger.findings.fix_words import FixWords
@@ -30,7 +30,7 @@ from gpuledger.trace.spans import Span
 from gpuledger.trace.statistics import largest
 from gpuledger.units import share_text
 
-KernelRewrite = Callable[[SteadyKernels], Shortened]
+KernelRewrite = Callable[[SteadyKernels], KernelSavings]
 """Says which steady kernels would be shorter or gone if their work were done another way."""
 
 MIN_REWRITE_SHARE: Final = 0.03  # of the time: what would save less is no matter
@@ -98,7 +98,7 @@ def _count_words(subject: OneGpu, count: int) -> Message:
     return count_words(subject.device, count, say("kernel"), say("kernels"))
 
 
-def _between_ns(subject: OneGpu, chosen: Shortened) -> int:
+def _between_ns(subject: OneGpu, chosen: KernelSavings) -> int:
     """What the device takes to get to those kernels that would not run."""
     device, gaps = subject.device, subject.device.ledger.gaps
     own = np.concatenate([device.gaps_of(trigger) for trigger in (Cause.TURNAROUND, Cause.GRAPH)])
