@@ -32,6 +32,8 @@ def device() -> Device:
         (1, 0, "once per step"),
         (64, 0, "64 times per step"),
         (64, 1, "64 times per step"),
+        (10, 1, "10 times per step"),
+        (9, 1, "{count} times in {steps} steps"),
         (0, 1, "once in {steps} steps"),
         (2, 1, "{count} times in {steps} steps"),
         (0, 0, "0 times per step"),
