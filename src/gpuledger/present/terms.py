@@ -76,7 +76,7 @@ _NOTES: Final = (Column("severity", say("Severity"), Unit.TEXT), Column("sentenc
 def notes_block(notes: Sequence[Note]) -> SheetBlock:
     """What was seen while reading, and how much each matters, on a page."""
     rows = tuple((severity_term(note.severity), note.sentence) for note in notes)
-    return SheetBlock(Sheet("notes", "Notes", _NOTES, rows), caption=say("Health"), anchor="health-notes")
+    return SheetBlock(Sheet("notes", say("Health"), _NOTES, rows))
 
 
 def family_line(family: str) -> Line:

@@ -271,6 +271,9 @@ class DiffAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.diff/1"):
         yield doc.Conclusion(self.sentences[0])
         if rest := self.sentences[1:]:
             yield doc.Remarks(rest)
+        before, after = self.before.median_ns, self.after.median_ns
+        tiles = (doc.Tile(say("Before"), time_text(before)), doc.Tile(say("After"), time_text(after)))
+        yield doc.Tiles((*tiles, doc.Tile(say("Change"), signed_time(self.delta_ns), change_text(self.delta_share))))
         sides = (say("before: {side}", side=self.compared[0]), say("after: {side}", side=self.compared[1]))
         yield doc.Points(say("Compared"), sides, is_section=True)
         if self.gates:
@@ -282,16 +285,6 @@ class DiffAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.diff/1"):
                     yield doc.Only(doc.Medium.PAGE, (self._waterfall(),))
         if self.notes:
             yield doc.Points(say("Notes"), self.notes, is_section=True)
-
-    def page(self) -> doc.Page:
-        """With both steps and the change at a glance."""
-        tiles = (
-            doc.Tile(say("Before"), time_text(self.before.median_ns)),
-            doc.Tile(say("After"), time_text(self.after.median_ns)),
-            doc.Tile(say("Change"), signed_time(self.delta_ns), change_text(self.delta_share)),
-        )
-        title = say("{before} against {after}", before=self.before.name, after=self.after.name)
-        return replace(super().page(), tiles=tiles, title=title)
 
     def _waterfall(self) -> doc.Chart:
         """From the step before to the step after."""

@@ -65,10 +65,8 @@ def kernels_section(report: ReportAnswer) -> Section:
         for kernel, share in zip(kernels, shares([kernel.times.total for kernel in kernels]), strict=True)
     )
     table = SheetBlock(
-        Sheet("cuda_gpu_kern_sum", "CUDA GPU Kernel Summary", _WITH_LIGHT if light else _KERNELS, rows),
-        caption=say("Kernels by name, most time first"),
+        Sheet("cuda_gpu_kern_sum", say("Kernels by name, most time first"), _WITH_LIGHT if light else _KERNELS, rows),
         anchor="kernel-table",
-        filters=len(kernels) > 4,
         families_in="family",
         rest=_other_kernels,
     )

@@ -146,9 +146,8 @@ def _snapshot_section(report: ReportAnswer, memory: MemorySnapshotAnswer) -> doc
 def _communication_section(report: ReportAnswer) -> doc.Section:
     """How communication and copies overlap with compute; across ranks, another page answers."""
     blocks: list[doc.Block] = [
-        doc.SheetBlock(row_sheet("overlap", title, OverlapRow, rows), caption=title)
+        doc.SheetBlock(row_sheet("overlap", say("Overlap over the whole window"), OverlapRow, rows))
         for rows in report.overlaps
-        for title in (say("Overlap over the whole window, GPU {gpu}", gpu=rows[0].gpu),)
     ]
     said = say(
         "One profile cannot tell which rank the others wait for: `gpuledger fleet DIR -o job.html` "
@@ -172,8 +171,8 @@ def _communicates(rows: Sequence[OverlapRow]) -> bool:
 def _health_section(report: ReportAnswer) -> doc.Section:
     """What the numbers rest on: the tools, what is missing, what was lost, and how to make the page again."""
     notes = report.run.health
-    missing, title = report.missing, say("Not in this profile")
-    lacks = doc.SheetBlock(row_sheet("missing", title, Missing, missing), caption=title, anchor="missing")
+    missing = report.missing
+    lacks = doc.SheetBlock(row_sheet("missing", say("Not in this profile"), Missing, missing), anchor="missing")
     blocks: tuple[doc.Block, ...] = (
         doc.Points(say("Source"), _source_facts(report)),
         *([lacks] if missing else []),

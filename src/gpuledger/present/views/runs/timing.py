@@ -69,18 +69,13 @@ class TimeAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.time/1"):
     gpu_not_watched: str | None
     """Why there is no gpu, where one was used."""
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What makes the time less certain than it seems."""
-        found = (*_settling_remarks(self), *launch_remarks(self), *gpu_remarks(self))
-        return tuple(say("note: {note}", note=note) for note in found)
-
     def blocks(self) -> Iterator[doc.Block]:
         how = {(True, True): "CUDA graph", (True, False): say("eager")}.get((self.device == "cuda", self.graph), "")
         about = joined(" · ", [part for part in (self.device_name, how, caches_text(self)) if part])
         yield doc.Opening(self.operation, visible(about))
         yield doc.Conclusion(self.sentences[0])
-        yield from _in_each_medium(_sheet(self), self.sentences[1:])
+        yield doc.SheetBlock(_sheet(self))
+        yield doc.Remarks(self.sentences[1:], 6)
 
     def document(self) -> doc.Document:
         sheets = (_figures_sheet([_figures(self)]),)
@@ -116,18 +111,12 @@ def time_answer(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: s
         gpu=gpu,
         gpu_not_watched=unwatched or None,
     )
-    return replace(answer, sentences=(_verdict(answer), *answer.notes))
+    notes = (*_settling_remarks(answer), *launch_remarks(answer), *gpu_remarks(answer))
+    return replace(answer, sentences=(_verdict(answer), *(say("note: {note}", note=note) for note in notes)))
 
 
 def _rounded(ends: tuple[float, float] | None) -> tuple[float, float] | None:
     return ends and (round(ends[0], 3), round(ends[1], 3))
-
-
-def _in_each_medium(sheet: Sheet, notes: tuple[str, ...]) -> Iterator[doc.Block]:
-    """The table; Markdown has its name over it."""
-    closing = (doc.Remarks(notes, 6),) if notes else ()
-    yield doc.Only(doc.Medium.TEXT, (doc.SheetBlock(sheet), *closing))
-    yield doc.Only(doc.Medium.MARKDOWN, (doc.SheetBlock(sheet, doc.SheetTitle.NAMED), *closing))
 
 
 def _figures(answer: TimeAnswer) -> dict[str, Any]:
@@ -170,12 +159,8 @@ def sample_rows(answer: TimeAnswer) -> list[tuple[str, str]]:
     """What the samples say, and how many they are."""
     calls: str = count_text(answer.calls)
     if answer.batch != 1:
-        calls = say(
-            "{calls} in {samples} samples of {batch}",
-            calls=calls,
-            samples=count_text(answer.samples),
-            batch=count_text(answer.batch),
-        )
+        batches = {"samples": count_text(answer.samples), "batch": count_text(answer.batch)}
+        calls = say("{calls} in {samples} samples of {batch}", calls=calls, **batches)
     p10, p90, least, most = map(precise_time_text, (answer.p10_ns, answer.p90_ns, answer.min_ns, answer.max_ns))
     return [
         (say("median"), precise_time_text(answer.median_ns)),
@@ -190,6 +175,7 @@ def gpu_rows(gpu: GpuReadings | None) -> list[tuple[str, str]]:
     """What the GPU did meanwhile, where it was watched."""
     if gpu is None:
         return []
+    what = ", ".join(limit.what for limit in gpu.limits if limit.is_throttling)
     highest = say("max {clock}", clock=gpu.highest_sm_mhz) if gpu.highest_sm_mhz else ""
     limit = say("limit {power}", power=f"{gpu.power_limit_mw / 1000:.0f}") if gpu.power_limit_mw else ""
     return [
@@ -197,33 +183,33 @@ def gpu_rows(gpu: GpuReadings | None) -> list[tuple[str, str]]:
         (say("memory clock"), _range(gpu.memory_mhz, 1, "MHz")),
         (say("power"), _range(gpu.power_mw, 1000, "W", limit)),
         (say("temperature"), _range(gpu.temperature_c, 1, "°C")),
-        (say("throttled"), _throttling(gpu)),
+        (say("throttled"), say("yes: {what}", what=what) if gpu.throttled else say("no")),
     ]
 
 
-def _settling_remarks(answer: TimeAnswer) -> list[str]:
+def _settling_remarks(answer: TimeAnswer) -> Iterator[str]:
     """What makes the time less certain than it seems."""
-    lines = list[str]()
-    drift = answer.drift_share
+    drift, off, asked = answer.drift_share, answer.reached_share, percent_text(answer.target_share)
     if not answer.settled:
-        took, reached = precise_time_text(answer.seconds * 1e9), _reached(answer)
-        lines.append(
-            say("did not converge within {time}: {reached}; --seconds gives it longer.", time=took, reached=reached)
-        )
-    if abs(drift) > answer.target_share:
-        share = f"{100 * abs(drift):.1f} %"
-        slower = say(
+        reached = say("{samples} samples are too few for an interval", samples=answer.samples)
+        if off is not None:
+            off_text = percent_text(off)
+            reached = say("the interval is within {share} of the median, asked for {asked}", share=off_text, asked=asked)
+        took = precise_time_text(answer.seconds * 1e9)
+        yield say("did not converge within {time}: {reached}; --seconds gives it longer.", time=took, reached=reached)
+    share = f"{100 * abs(drift):.1f} %"
+    if drift > answer.target_share:
+        yield say(
             "the second half of the samples is {share} slower than the first: something changed, such as "
             "clocks or temperature.",
             share=share,
         )
-        faster = say(
+    elif -drift > answer.target_share:
+        yield say(
             "the second half of the samples is {share} faster than the first: something changed, such as "
             "clocks or temperature.",
             share=share,
         )
-        lines.append(slower if drift > 0 else faster)
-    return lines
 
 
 def launch_remarks(answer: TimeAnswer) -> list[str]:
@@ -286,21 +272,6 @@ def _interval(answer: TimeAnswer) -> str:
     )
 
 
-def _reached(answer: TimeAnswer) -> str:
-    off = answer.reached_share
-    asked = percent_text(answer.target_share)
-    if off is None:
-        return say("{samples} samples are too few for an interval", samples=answer.samples)
-    return say("the interval is within {share} of the median, asked for {asked}", share=percent_text(off), asked=asked)
-
-
-def _throttling(gpu: GpuReadings) -> str:
-    if not gpu.throttled:
-        return say("no")
-    what = ", ".join(limit.what for limit in gpu.limits if limit.is_throttling)
-    return say("yes: {what}", what=what)
-
-
 def _range(seen: SampledRange | None, divisor: int, unit: str, beside: str = "") -> str:
     """Median, and the rest where it differs."""
     if seen is None:
@@ -349,7 +320,8 @@ class TimedPairAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.time
         about = joined(" · ", (self.first.device_name, caches_text(self.first), say("in turns")))
         yield doc.Opening(f"{self.first.operation}, {self.second.operation}", visible(about))
         yield doc.Conclusion(self.sentences[0])
-        yield from _in_each_medium(_pair_sheet(self), self.sentences[1:])
+        yield doc.SheetBlock(_pair_sheet(self))
+        yield doc.Remarks(self.sentences[1:], 6)
 
     def document(self) -> doc.Document:
         sheets = (_pair_rows(self),)
