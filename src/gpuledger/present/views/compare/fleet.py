@@ -6,7 +6,7 @@ keep their worst rows. CSV and JSON have all of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Annotated, Final
 
@@ -45,13 +45,13 @@ from gpuledger.jobs.run import Failed, Fleet, profiles_text
 from gpuledger.messages import capitalised, joined, say, uncapitalised
 from gpuledger.present import document as doc
 from gpuledger.present.finding_words import saving_range_words, shown_finding
+from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.safe_text import visible
-from gpuledger.present.sheet import Cell, Column, Sheet
-from gpuledger.present.terms import notes_block
+from gpuledger.present.sheet import Column, Sheet
 from gpuledger.present.views.answer import HealthRow, VerbAnswer, health_rows
 from gpuledger.present.views.report_answer import FindingReport, finding_report
 from gpuledger.rows import Label, Row, Unit
-from gpuledger.trace.model import Note, NotMeasured, Severity
+from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text
 
 LATE: Final = say("Who is late, and when")
@@ -212,7 +212,7 @@ class FleetAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.fleet/1"
                 tuple(f"{failed.profile}: {failed.sentence}" for failed in self.failed),
             )
         if self.health:
-            yield notes_block([Note(Severity(row.severity), row.code, row.sentence) for row in self.health])
+            yield doc.SheetBlock(row_sheet("health", say("Health"), HealthRow, self.health))
         yield doc.Reproduce()
 
 
@@ -220,8 +220,15 @@ def fleet_answer(name: str, fleet: Fleet) -> FleetAnswer:
     """The answer about a job's ranks."""
     job, fixed, late = fleet.job, fixing(fleet.job), lateness(fleet.job)
     findings, slowest_ns = job_findings(job, fixed), slowest_step_ns(job)
+    verdict = say("No rank holds up the others for long.")
+    if findings:
+        verdict = say("{claim}.", claim=capitalised(findings[0].claim))
+    elif len(job.ranks) < 2:
+        verdict = say("One rank cannot show waiting for others; give the profiles of all ranks.")
+    elif not any(part.counted for part in job.parts):
+        verdict = say("No collective was found on all its ranks: who waits for whom is unknown.")
     return FleetAnswer(
-        sentences=(_verdict(job, findings), *_closing(fleet, findings)),
+        sentences=(verdict, *_closing(fleet, findings)),
         job=name,
         profiles=fleet.profiles,
         analyzed=fleet.analysed,
@@ -240,17 +247,6 @@ def fleet_answer(name: str, fleet: Fleet) -> FleetAnswer:
         compute=compute_balance(job),
         steps=steps_across_ranks(job),
     )
-
-
-def _verdict(job: Job, findings: Sequence[Finding]) -> str:
-    """Who holds up the job."""
-    if findings:
-        return say("{claim}.", claim=capitalised(findings[0].claim))
-    if len(job.ranks) < 2:
-        return say("One rank cannot show waiting for others; give the profiles of all ranks.")
-    if not any(part.counted for part in job.parts):
-        return say("No collective was found on all its ranks: who waits for whom is unknown.")
-    return say("No rank holds up the others for long.")
 
 
 def rank_phases(ranks: Sequence[RankSummary]) -> tuple[RankPhase, ...]:
@@ -330,13 +326,17 @@ def _worst(sheet: Sheet) -> Sheet:
     """The sheet with its worst rows, in their order, and a title that says so."""
     if len(sheet.rows) <= _MOST_SHOWN:
         return sheet
-    kept: Iterable[int] = range(_MOST_SHOWN)
+    kept: Sequence[int] = range(_MOST_SHOWN)
     which = say("first")
     if sheet.name in _WORST_BY:
         columns = [column for key in _WORST_BY[sheet.name] for column in sheet.columns if column.key == key]
         by = [sheet.columns.index(column) for column in columns]
-        order = sorted(range(len(sheet.rows)), key=lambda row: [-_number(sheet.rows[row][column]) for column in by])
-        kept = sorted(order[:_MOST_SHOWN])
+
+        def amounts(row: int) -> list[float]:
+            cells = (sheet.rows[row][column] for column in by)
+            return [cell if isinstance(cell, int | float) else -1 for cell in cells]
+
+        kept = sorted(sorted(range(len(sheet.rows)), key=amounts, reverse=True)[:_MOST_SHOWN])
         which = say("worst by {column}", column=uncapitalised(columns[0].name))
     title = say(
         "{title}: the {shown} {which}, of {count}",
@@ -346,10 +346,6 @@ def _worst(sheet: Sheet) -> Sheet:
         count=count_text(len(sheet.rows)),
     )
     return replace(sheet, title=title, rows=tuple(sheet.rows[row] for row in kept))
-
-
-def _number(cell: Cell) -> float:
-    return cell if isinstance(cell, int | float) else -1
 
 
 def _closing(fleet: Fleet, findings: Sequence[Finding]) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
@@ -147,12 +148,23 @@ def _figures_sheet(rows: Sequence[Mapping[str, Any]]) -> Sheet:
 def _sheet(answer: TimeAnswer) -> Sheet:
     """One line per quantity."""
     median, *others = sample_rows(answer)
-    columns = (
-        Column("what", say("What"), Unit.TEXT, lambda row: row[0]),
-        Column("value", say("Value"), Unit.TEXT, lambda row: row[1]),
+    asked = percent_text(answer.target_share)
+    interval = say("none: {samples} samples are too few (asked for {asked})", samples=answer.samples, asked=asked)
+    if answer.interval_ns is not None:
+        low, high = map(precise_time_text, answer.interval_ns)
+        share = percent_text(answer.reached_share or 0.0)
+        interval = say("{low} to {high} ({share}, asked for {asked})", low=low, high=high, share=share, asked=asked)
+    return _text_sheet(
+        "time",
+        (say("What"), say("Value")),
+        (median, (say("95 % interval"), interval), *others, *gpu_rows(answer.gpu)),
+        say("One call"),
     )
-    rows = (median, (say("95 % interval"), _interval(answer)), *others, *gpu_rows(answer.gpu))
-    return Sheet.of("time", say("One call"), columns, rows)
+
+
+def _text_sheet(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> Sheet:
+    columns = tuple(Column(str(place), head, Unit.TEXT, itemgetter(place)) for place, head in enumerate(heads))
+    return Sheet.of(name, title, columns, rows)
 
 
 def sample_rows(answer: TimeAnswer) -> list[tuple[str, str]]:
@@ -222,20 +234,13 @@ def launch_remarks(answer: TimeAnswer) -> list[str]:
     return []
 
 
-def gpu_remarks(answer: TimeAnswer) -> list[str]:
+def gpu_remarks(answer: TimeAnswer) -> Iterator[str]:
     """What held the GPU back, or that it is not known."""
-    held = () if answer.gpu is None else answer.gpu.limits
-    lines: list[str] = [
-        say(
-            "clocks were throttled by {what} in {share} of the checks.",
-            what=limit.what,
-            share=percent_text(limit.share),
-        )
-        for limit in held
-    ]
+    for limit in () if answer.gpu is None else answer.gpu.limits:
+        share = percent_text(limit.share)
+        yield say("clocks were throttled by {what} in {share} of the checks.", what=limit.what, share=share)
     if answer.gpu_not_watched:
-        lines.append(say("clocks, power and throttling are unknown: {why}.", why=answer.gpu_not_watched))
-    return lines
+        yield say("clocks, power and throttling are unknown: {why}.", why=answer.gpu_not_watched)
 
 
 def caches_text(answer: TimeAnswer) -> str:
@@ -244,32 +249,13 @@ def caches_text(answer: TimeAnswer) -> str:
 
 
 def _verdict(answer: TimeAnswer) -> str:
-    time = precise_time_text(answer.median_ns)
+    figures = {"time": precise_time_text(answer.median_ns), "share": percent_text(answer.reached_share or 0.0)}
     if answer.interval_ns is None:
-        return say(
-            "One call takes {time}, with no interval: {samples} samples are too few.",
-            time=time,
-            samples=answer.samples,
-        )
-    off = percent_text(answer.reached_share or 0.0)
+        few = {"time": figures["time"], "samples": answer.samples}
+        return say("One call takes {time}, with no interval: {samples} samples are too few.", **few)
     if answer.settled:
-        return say("One call takes {time}, give or take {share}.", time=time, share=off)
-    return say("One call takes {time}, give or take {share}, not converged.", time=time, share=off)
-
-
-def _interval(answer: TimeAnswer) -> str:
-    found = answer.interval_ns
-    asked = percent_text(answer.target_share)
-    if found is None:
-        return say("none: {samples} samples are too few (asked for {asked})", samples=answer.samples, asked=asked)
-    low, high = map(precise_time_text, found)
-    return say(
-        "{low} to {high} ({share}, asked for {asked})",
-        low=low,
-        high=high,
-        share=percent_text(answer.reached_share or 0.0),
-        asked=asked,
-    )
+        return say("One call takes {time}, give or take {share}.", **figures)
+    return say("One call takes {time}, give or take {share}, not converged.", **figures)
 
 
 def _range(seen: SampledRange | None, divisor: int, unit: str, beside: str = "") -> str:
@@ -386,52 +372,42 @@ def _pair_sheet(pair: TimedPairAnswer) -> Sheet:
         first, second = ("CUDA graph" if side.graph else say("eager") for side in (pair.first, pair.second))
         rows.append((say("run as"), first, second))
     rows += [(what, value, "") for what, value in gpu_rows(pair.first.gpu)]
-    columns = (
-        Column("what", say("What"), Unit.TEXT, lambda row: row[0]),
-        Column("first", pair.first.operation, Unit.TEXT, lambda row: row[1]),
-        Column("second", pair.second.operation, Unit.TEXT, lambda row: row[2]),
-    )
-    return Sheet.of("timepair", say("One call of each"), columns, rows)
+    heads = (say("What"), pair.first.operation, pair.second.operation)
+    return _text_sheet("timepair", heads, rows, say("One call of each"))
 
 
-def _pair_notes(pair: TimedPairAnswer) -> list[str]:
-    notes = list[str]()
+def _pair_notes(pair: TimedPairAnswer) -> Iterator[str]:
     if not pair.settled:
-        off, target = pair.reached_share, percent_text(pair.target_share)
+        off = pair.reached_share
         reached = (
             say("too few rounds") if off is None else say("the difference is known to {share}", share=percent_text(off))
         )
-        took = precise_time_text(pair.first.seconds * 1e9)
-        notes.append(
-            say(
-                "did not converge within {time}: {reached}, asked for {asked}; --seconds gives it longer.",
-                time=took,
-                reached=reached,
-                asked=target,
-            )
+        yield say(
+            "did not converge within {time}: {reached}, asked for {asked}; --seconds gives it longer.",
+            time=precise_time_text(pair.first.seconds * 1e9),
+            reached=reached,
+            asked=percent_text(pair.target_share),
         )
     if pair.first.graph != pair.second.graph:
         graph, eager = (side.operation for side in sorted((pair.first, pair.second), key=lambda side: not side.graph))
-        notes.append(
-            say(
-                "{graph} runs as a CUDA graph and {eager} does not: only one of them includes host time.",
-                graph=graph,
-                eager=eager,
-            )
+        yield say(
+            "{graph} runs as a CUDA graph and {eager} does not: only one of them includes host time.",
+            graph=graph,
+            eager=eager,
         )
     for side in (pair.first, pair.second):
-        notes += [say("{which}: {what}", which=side.operation, what=note) for note in launch_remarks(side)]
-    return [*notes, *gpu_remarks(pair.first)]
+        for note in launch_remarks(side):
+            yield say("{which}: {what}", which=side.operation, what=note)
+    yield from gpu_remarks(pair.first)
 
 
 def _pair_rows(pair: TimedPairAnswer) -> Sheet:
     """A row for each, the difference beside the second."""
     low, high = pair.interval_ns or (None, None)
-    empty = dict.fromkeys(("difference_ns", "difference_low_ns", "difference_high_ns", "difference_share"))
     difference = {
         "difference_ns": pair.difference_ns,
         "difference_low_ns": low,
         "difference_high_ns": high,
         "difference_share": pair.difference_share,
     }
-    return _figures_sheet([_figures(pair.first) | empty, _figures(pair.second) | difference])
+    return _figures_sheet([_figures(pair.first) | dict.fromkeys(difference), _figures(pair.second) | difference])
