@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.analyse.align.side_by_side import TIERS
+from gpuledger.analyse.align.checks import TIERS
 from gpuledger.cli import kept_answers
 from gpuledger.cli.main import verb_named
 from gpuledger.read import open_trace

@@ -4,25 +4,20 @@ profile to another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpuledger.agents.answers import DEVICE, HANDLE, LIMIT, MOST_LETTERS, OFFSET, AgentAnswer, AgentTool, paged, picked
+from gpuledger.agents.answers import DEVICE, HANDLE, LIMIT, OFFSET, AgentAnswer, AgentTool, paged, picked
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, like_sides
-from gpuledger.errors import GpuledgerError
 from gpuledger.json_types import builtins
-from gpuledger.ledger.device import Device, analyse_devices
-from gpuledger.present.document import Conclusion, Document, Paragraph, Remarks
-from gpuledger.present.json.types import tables_json
-from gpuledger.present.sheet import Sheet
+from gpuledger.ledger.device import analyse_devices
 from gpuledger.present.views.compare.diff import diff_answer
-from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.selection import Selection
 from gpuledger.sql.answer import answer_statement
 from gpuledger.sql.booked import QuerySubject
@@ -42,35 +37,6 @@ class AskedPart(Struct, frozen=True):
     table: str | None = None
     offset: int = 0
     limit: int | None = None
-
-
-def shown_answer(document: Document, part: AskedPart) -> AgentAnswer:
-    """What a verb shows: its sentences, and its tables in pages."""
-    said: list[str] = []
-    for block in document.blocks():
-        if isinstance(block, Conclusion | Paragraph):
-            said.append(block.text)
-        elif isinstance(block, Remarks):
-            said += block.items
-    return AgentAnswer({"answer": said, "tables": _tables(document.sheets(), part, MOST_LETTERS)})
-
-
-def _about(opened: OpenedProfile, device: Device) -> dict[str, Any]:
-    return {"handle": opened.handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, "device": device.gpu}
-
-
-def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict[str, Any]]:
-    """Tables as every JSON document has them, but for their rows, of which there is a page."""
-    chosen = [sheet for sheet in sheets if part.table in (None, sheet.name)]
-    if not chosen:
-        there = ", ".join(sheet.name for sheet in sheets)
-        raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {there}")
-    limit = part.limit or (FEW if part.table is None else USUAL)
-    return [
-        {"table": table.table, "title": table.title, **paged(table.rows, part.offset, limit, share)}
-        for share in [letters // len(chosen)]
-        for table in tables_json(chosen)
-    ]
 
 
 PART: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -93,7 +59,7 @@ def query(profiles: AgentProfiles, handle: str, sql: str, offset: int = 0, limit
     answer = answer_statement(
         statement(sql, profiles.limits), QuerySubject(run.trace, run.devices, run.name, opened.wanted), profiles.limits
     )
-    whole = query_document(run.name, answer, run.trace.health).json()
+    whole = builtins(answer)
     kept = {key: whole[key] for key in ("profile", "columns", "is_cut", "not_measured")}
     return AgentAnswer({"handle": handle, **kept, **paged(whole["rows"], offset, limit)})
 
@@ -104,8 +70,7 @@ def query_tables(profiles: AgentProfiles, table: str | None = None) -> AgentAnsw
         return AgentAnswer({"tables": {known.name: str(known.row) for known in SQL_TABLES}})
     if table.lower() not in BY_NAME:
         raise no_table(table)
-    [described] = schema_document((BY_NAME[table.lower()],)).json()["tables"]
-    return AgentAnswer(described)
+    return AgentAnswer(builtins(BY_NAME[table.lower()]))
 
 
 _LISTS: Final = ("lines", "kernels", "calls", "ranges")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpuledger.agents.answers import HANDLE, MOST_LETTERS, AgentAnswer, AgentTool, paged
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
-from gpuledger.agents.table_tools import FEW, PART, USUAL, AskedPart, shown_answer
+from gpuledger.agents.table_tools import FEW, PART, USUAL, AskedPart
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.json_types import builtins
 from gpuledger.ledger.books import LineKind
@@ -145,7 +145,7 @@ def fleet(profiles: AgentProfiles, paths: list[str], **part: Any) -> AgentAnswer
 def memory_snapshot(profiles: AgentProfiles, path: str, **part: Any) -> AgentAnswer:
     """Say who holds the memory in a snapshot of PyTorch (.pickle): the peak, leaks, fragments, an out-of-memory."""
     answer = memory_verb.memory_snapshot(profiles.folders.address(path), profiles.limits)
-    return shown_answer(answer.document(), AskedPart(**part))
+    return AgentAnswer(_in_pages(answer, AskedPart(**part)))
 
 
 def history(profiles: AgentProfiles, store: str, what: str = "trend", figure: str = "", **part: Any) -> AgentAnswer:
@@ -155,7 +155,7 @@ def history(profiles: AgentProfiles, store: str, what: str = "trend", figure: st
     """
     folder = Path(profiles.folders.address(store))
     ask = {"trend": runs.trend, "blame": runs.blame}[what]
-    return shown_answer(ask(figure, store=folder).document(), AskedPart(**part))
+    return AgentAnswer(_in_pages(ask(figure, store=folder), AskedPart(**part)))
 
 
 _PATH: Final[dict[str, Any]] = {"type": "string", "description": "Relative to a folder is fine."}

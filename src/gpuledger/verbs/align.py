@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from gpuledger.analyse.align.alignment import Isolation, alignment
+from gpuledger.analyse.align.alignment import alignment
+from gpuledger.analyse.align.checks import TIERS, KnownDifferences
 from gpuledger.analyse.align.kernel_sequences import Forwards
-from gpuledger.analyse.align.operation_side import OperationSide, side
-from gpuledger.analyse.align.side_by_side import TIERS, KnownDifferences
-from gpuledger.analyse.align.sides_from import (
-    mock_forwards,
+from gpuledger.analyse.align.operation_kernels import Isolation, mock_forwards, model_forwards
+from gpuledger.analyse.align.operation_side import (
+    OperationSide,
     mock_from_table,
-    model_forwards,
     model_from_table,
+    side,
     side_of_timing,
 )
 from gpuledger.errors import GpuledgerError
@@ -36,13 +35,7 @@ from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
 _SIDES: Final = ("mock", "model")
 
 
-class _Read(Struct, frozen=True):
-    """A side as it was read: what isolating it had to say, what was lost, and whether it holds all that belongs."""
-
-    side: OperationSide
-    remarks: tuple[str, ...]
-    health: tuple[Note, ...]
-    whole: bool = True
+_Read = tuple[OperationSide, tuple[Note, ...]]  # a side, and what was lost on reading it
 
 
 def align(
@@ -75,25 +68,16 @@ def align(
         raise GpuledgerError("one side alone cannot be compared", hint="give a mock and a model, or a timing of both")
     if timed is None:
         reading = ProfileReading(limits, progress)
-        ours = _mock(mock, mock_range, isolation, forwards[0], reading)
+        one, health = _mock(mock, mock_range, isolation, forwards[0], reading)
         reading = replace(reading, names_from=names_from)
-        theirs = _model(ranks, wanted or Selection(), isolation, ours.side, forwards[1], reading)
+        other, their_health = _model(ranks, wanted or Selection(), isolation, one, forwards[1], reading)
     else:
-        ours, theirs = (_Read(operation, (), ()) for operation in timed)
-    one, other = ours.side, theirs.side
+        (one, other), health, their_health = timed, (), ()
     if one.profile == other.profile and ranks:
         names = told_apart(mock, ranks[0])
         one, other = replace(one, profile=names[0]), replace(other, profile=names[1])
-    made = alignment(
-        one,
-        other,
-        isolation,
-        TIERS[tier],
-        known or KnownDifferences(),
-        remarks=(*ours.remarks, *theirs.remarks),
-        whole=theirs.whole,
-    )
-    return align_answer(made, (*ours.health, *theirs.health))
+    made = alignment(one, other, isolation, TIERS[tier], known or KnownDifferences())
+    return align_answer(made, (*health, *their_health))
 
 
 def _timed_sides(mock: Profile, e2e: Sequence[Profile], limits: Limits) -> tuple[OperationSide, OperationSide] | None:
@@ -126,11 +110,10 @@ def _mock(
 ) -> _Read:
     if not isinstance(mock, Trace) and is_printed_tables(mock, limits=reading.limits):
         run = open_summaries(mock, limits=reading.limits)
-        made = mock_from_table(run, isolation, forwards)
-        return _Read(made.side, made.notes, run.health)
+        return mock_from_table(run, isolation, forwards), run.health
     trace = _trace(mock, reading)
     ours = mock_forwards(trace, profile_name(mock, "mock"), Selection(), mock_range, isolation)
-    return _Read(side(ours.forwards), ours.notes, trace.health)
+    return side([ours]), trace.health
 
 
 def _trace(profile: Profile, reading: ProfileReading) -> Trace:
@@ -150,22 +133,19 @@ def _model(
 ) -> _Read:
     if len(given) == 1 and not isinstance(given[0], Trace) and is_printed_tables(given[0], limits=reading.limits):
         run = open_summaries(given[0], limits=reading.limits)
-        made = model_from_table(run, isolation, mock, forwards)
-        return _Read(made.side, made.notes, run.health, made.whole)
+        return model_from_table(run, isolation, mock, forwards), run.health
     if not mock.ordered and isolation.by == "auto":
         raise GpuledgerError(
             "the mock's table has no order, so its sequence cannot be looked for",
             hint="--range=REGEX or --pattern=REGEX says where the operation is",
         )
-    ranks, remarks, health = list[Forwards](), dict[str, None](), list[Note]()
+    ranks, health = list[Forwards](), list[Note]()
     for profile, name in _profiles(given, reading.limits):
         gc.collect()  # the last profile's trace and books, which refer to each other in a circle
         trace = _trace(profile, reading)
-        theirs = model_forwards(trace, name, wanted, isolation, mock.kernels)
-        ranks += theirs.forwards
-        remarks |= dict.fromkeys(theirs.notes)
+        ranks += model_forwards(trace, name, wanted, isolation, mock.kernels)
         health += trace.health
-    return _Read(side(ranks, mock.kernels), tuple(remarks), tuple(dict.fromkeys(health)))
+    return side(ranks, mock.kernels), tuple(dict.fromkeys(health))
 
 
 def _profiles(given: Sequence[Profile], limits: Limits) -> list[tuple[Profile, str]]:

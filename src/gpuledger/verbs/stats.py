@@ -6,13 +6,12 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS, NvidiaReport, columns_for, report_named
+from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS, NvidiaReport, columns_for
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.present.views.nvidia import NamedSheet, nvidia_sheet, stats_document
-from gpuledger.present.views.shown import ShownAnswer
+from gpuledger.present.views.nvidia import StatsAnswer, nvidia_sheet, stats_answer
 from gpuledger.stages import NOBODY, Listener
-from gpuledger.trace.model import NotMeasured, Trace
+from gpuledger.trace.model import Trace
 from gpuledger.verbs import DEFAULT_REPORTS
 from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
 
@@ -23,32 +22,31 @@ def stats(
     *,
     limits: Limits = DEFAULT_LIMITS,
     progress: Listener = NOBODY,
-) -> ShownAnswer[NamedSheet]:
+) -> StatsAnswer:
     """NVIDIA's summary tables, to the nanosecond; `reports` are their names, as `nsys stats` has them."""
     asked = named_reports(reports)
     trace = ProfileReading(limits, progress).trace(profile, columns_for(asked))
     progress.stage("making the tables")
-    tables = tuple((report.name, nvidia_sheet(report, trace)) for report in asked)
-    name = profile_name(profile)
-    if all(isinstance(sheet, NotMeasured) for _, sheet in tables):
-        raise _nothing(name, trace, tables)
-    return ShownAnswer(tables, lambda: stats_document(name, tables, trace.health))
+    answer = stats_answer(
+        profile_name(profile), [(report, nvidia_sheet(report, trace)) for report in asked], trace.health
+    )
+    if not answer.tables():
+        raise _nothing(answer, trace)
+    return answer
 
 
 def named_reports(names: Sequence[str]) -> tuple[NvidiaReport[Any], ...]:
     """NVIDIA's tables by name, each once; ValueError says which name is none of them, and what may be meant."""
-    reports = {name: report_named(name) for name in names}
-    for name, report in reports.items():
-        if report is None:
-            known = [other.name for other in NVIDIA_REPORTS]
-            close = difflib.get_close_matches(name, known, n=1)
-            meant = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(known)}."
+    for name in names:
+        if name not in NVIDIA_REPORTS:
+            close = difflib.get_close_matches(name, NVIDIA_REPORTS, n=1)
+            meant = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(NVIDIA_REPORTS)}."
             raise ValueError(f"no report {name!r}. {meant}")
-    return tuple(report for report in reports.values() if report is not None)
+    return tuple(NVIDIA_REPORTS[name] for name in dict.fromkeys(names))
 
 
-def _nothing(profile: str, trace: Trace, tables: Sequence[NamedSheet]) -> NothingRecorded:
-    reasons = list(dict.fromkeys(sheet.reason for _, sheet in tables if isinstance(sheet, NotMeasured)))
+def _nothing(answer: StatsAnswer, trace: Trace) -> NothingRecorded:
+    reasons = list(dict.fromkeys(table.not_measured for table in answer.reports if table.not_measured is not None))
     origin = trace.origin
     version = f"{origin.tool} {origin.tool_version or 'of unknown version'}"
     hint = "`gpuledger info` says what was recorded"
@@ -56,9 +54,9 @@ def _nothing(profile: str, trace: Trace, tables: Sequence[NamedSheet]) -> Nothin
         version = f"{version}, export schema {origin.schema_version or 'unknown'}"
         hint = f"{hint}; record again with `nsys profile --trace=cuda,nvtx`"
     held = [f"{name} ({count:,})" for name, count in origin.source_rows if count]
-    asked = tables[0][0] if len(tables) == 1 else "any of the tables asked for"
+    asked = answer.reports[0].report if len(answer.reports) == 1 else "any of the tables asked for"
     return NothingRecorded(
-        f"{profile}: nothing for {asked}: {reasons[0]}",
+        f"{answer.profile}: nothing for {asked}: {reasons[0]}",
         found="\n".join([*reasons[1:], f"{version}; rows: {', '.join(held) or 'none at all'}"]),
         hint=hint,
     )

@@ -18,7 +18,7 @@ from gpuledger.system.files import refuse_existing
 from gpuledger.verbs import LATENCY_TIERS
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.align.side_by_side import KnownDifferences
+    from gpuledger.analyse.align.checks import KnownDifferences
 
 GATE = 3  # the exit code where --gate was given and a check fails
 
@@ -119,7 +119,7 @@ def _accepted(path: Path) -> KnownDifferences:
     """The differences that the user knows of, from a TOML file."""
     import tomllib
 
-    from gpuledger.analyse.align.side_by_side import CHECKS, known
+    from gpuledger.analyse.align.checks import CHECKS, known
     from gpuledger.read.source import look_at, opened
 
     with opened(look_at(path)) as file:

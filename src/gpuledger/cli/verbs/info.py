@@ -17,7 +17,7 @@ from gpuledger.verbs import info as inventory
 
 def _print_formats(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from gpuledger.read.formats import formats_table
+        from gpuledger.read.registry import formats_table
 
         click.echo(formats_table())
         ctx.exit()
@@ -40,7 +40,7 @@ def _names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 def _known_reports() -> list[str]:
     from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS
 
-    return [report.name for report in NVIDIA_REPORTS]
+    return list(NVIDIA_REPORTS)
 
 
 @click.command()

@@ -56,15 +56,14 @@ def query(
     answer_query = answering("query")
     from gpuledger.present.views.query import query_document, schema_document
     from gpuledger.sql.statement import no_table
-    from gpuledger.sql.tables import BY_NAME, TABLES
+    from gpuledger.sql.tables import BY_NAME, TABLES, QuerySchema
 
     if schema is not None:
         if schema and schema.lower() not in BY_NAME:
             raise no_table(schema)
-        output.show(schema_document((BY_NAME[schema.lower()],) if schema else TABLES))
+        output.show(schema_document(QuerySchema((BY_NAME[schema.lower()],) if schema else TABLES)))
         return
     if profile is None or sql is None:
         raise click.UsageError("name a profile and a question, e.g. `gpuledger query run.sqlite 'SELECT ...'`.")
     asked = sys.stdin.read() if sql == "-" else sql
-    answer = answer_query(profile, asked, wanted=wanted, limits=limits, progress=output.progress)
-    output.show(query_document(profile.name, answer, answer.health))
+    output.show(query_document(answer_query(profile, asked, wanted=wanted, limits=limits, progress=output.progress)))

@@ -31,7 +31,7 @@ from gpuledger.present.views.report_parts import drawing_order, ledger_title
 from gpuledger.present.views.steps import StepsAnswer, batch_tables, serving_sentences
 from gpuledger.present.views.whatif import WhatIfAnswer
 from gpuledger.present.views.words import gaps_text
-from gpuledger.present.views.work.light import kernels_sheet, light_chart, light_sheet, parts_sentence, step_sentence
+from gpuledger.present.views.work.light import light_chart, light_sheets, parts_sentence, step_sentence
 from gpuledger.replay.path_summary import PathSummary
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints, Span
@@ -73,7 +73,7 @@ def light_section(report: ReportAnswer) -> doc.Section | None:
         doc.Paragraph(step_sentence(device, books)),
         light_chart(device, books),
         *([] if under is None else [under]),
-        *(doc.SheetBlock(sheet(device, books)) for sheet in (light_sheet, kernels_sheet)),
+        *map(doc.SheetBlock, light_sheets(device, books)),
     )
     return doc.Section(
         "speed-of-light", say("What compute time was good for"), blocks, say("Compute time"), parts_sentence(books)

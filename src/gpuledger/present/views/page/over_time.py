@@ -136,33 +136,34 @@ def labelled_table(
     if not rows:
         return []
     title = labels_of(answer)[name].text
-    title = title if steady is None else steady_title(steady, title, with_gpu=False)
+    title = title if steady is None else steady_title(steady, title)
     return [doc.SheetBlock(replace(row_sheet(name, title, type(rows[0]), rows), title=title), **how)]
 
 
 def launches_section(report: ReportAnswer) -> doc.Section:
     """What launching costs, and how far the host runs ahead."""
-    costs, delays, device = report.launches, report.launches.queue.delays, report.run.main_device
+    costs, queue, device = report.launches, report.launches.queue, report.run.main_device
     said = say(
         "Work that queues for long was launched well ahead: the host keeps up. Where work starts at "
         "once, the GPU was waiting for it."
     )
     blocks: list[doc.Block] = (
         [doc.not_measured(say("no launch call is in the profile"))]
-        if delays is None
-        else [_delays_chart(delays.by_bucket), doc.Paragraph(said, "note")]
+        if queue.queued_median_ns is None
+        else [_delays_chart(costs.by_delay), doc.Paragraph(said, "note")]
     )
     blocks += [
         *labelled_table(GapsAnswer, "launch_calls", costs.launch_calls, device),
         *labelled_table(GapsAnswer, "waiting_calls", costs.waiting_calls, device),
-        *labelled_table(GapsAnswer, "queue", (costs.queue_row,), device),
+        *labelled_table(GapsAnswer, "queue", (queue,), device),
         *labelled_table(GapsAnswer, "launches_by_range", costs.by_range, device),
     ]
     result = ""
-    if delays is not None:
-        result = say("work starts {time} after its launch returned (median)", time=time_text(round(delays.median_ns)))
-        if device.steps is not None:
-            count = count_text(round(costs.queue.activities_per_step))
+    if queue.queued_median_ns is not None:
+        queued = time_text(round(queue.queued_median_ns))
+        result = say("work starts {time} after its launch returned (median)", time=queued)
+        if queue.per_step is not None:
+            count = count_text(round(queue.per_step))
             result = say("{count} pieces of work per step; {queued}", count=count, queued=result)
     return doc.Section("launches", say("Launches and the queue"), tuple(blocks), result=result)
 

@@ -17,7 +17,7 @@ from gpuledger.diagnosis.score import CaseScore, ScoreTally, ToolScore
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.row_sheets import row_sheet
-from gpuledger.present.sheet import Cell, Column, Sheet, Term
+from gpuledger.present.sheet import Column, Sheet, Term
 from gpuledger.present.views.answer import VerbAnswer
 from gpuledger.rows import Unit
 from gpuledger.units import bytes_text, count_text, share_text, three_figures, time_text

@@ -19,7 +19,7 @@ from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import Bar, ChartColumn, Part, columns, stacked_bars
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.safe_text import shell_lines, shell_word, visible
-from gpuledger.present.sheet import Cell, Column, Sheet, Term
+from gpuledger.present.sheet import Column, Sheet, Term
 from gpuledger.present.views.answer import VerbAnswer
 from gpuledger.present.views.runs.bench import figure, heading, names_a_rank
 from gpuledger.rows import Label, Row, Unit
@@ -164,11 +164,12 @@ class RunbooksAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.runbo
 
     runbooks: Annotated[tuple[ListedRunbook, ...], Label("Runbooks")]
 
+
 def listed_runbooks(books: Sequence[Runbook]) -> RunbooksAnswer:
     """Runbooks with their questions."""
     return RunbooksAnswer(
         sentences=("Run one with `gpuledger run NAME`; `--dry-run` prints its commands.",),
-        runbooks=tuple(ListedRunbook(book.name, " x ".join(book.axes) or "one cell", book.question) for book in books)
+        runbooks=tuple(ListedRunbook(book.name, " x ".join(book.axes) or "one cell", book.question) for book in books),
     )
 
 
@@ -345,16 +346,20 @@ def _judged(verdict: str) -> Term | str:
     return verdict if badge is None else Term(verdict, verdict, badge=badge)
 
 
-def _not_done(answer: RunbookAnswer) -> Iterator[str]:
-    """What was skipped and why, like reasons together."""
+def _skipped(cells: Sequence[CellRow]) -> Iterator[str]:
+    """Cells and steps that were not run and why, like reasons together."""
     where: dict[tuple[str, str], list[str]] = {}
-    for row in answer.cells:
+    for row in cells:
         if row.state not in (FINISHED, NOT_RUN, FAILED) and row.reason:
             where.setdefault((row.state, row.reason), []).append(cell_title(row.cell))
         for step in row.steps:
             if step.state not in (DONE, MISSED) and step.reason and not row.reason:
                 where.setdefault((f"{step.step} {step.state}", step.reason), []).append(cell_title(row.cell))
-    yield from (f"{what}: {reason} ({'; '.join(cells)})" for (what, reason), cells in where.items())
+    return (f"{what}: {reason} ({'; '.join(cells)})" for (what, reason), cells in where.items())
+
+
+def _not_done(answer: RunbookAnswer) -> Iterator[str]:
+    yield from _skipped(answer.cells)
     for compared in answer.comparisons:
         if compared.verdict == "not done" and compared.state != MISSED:
             yield f"{compared.kind} {two_cells(compared)}: {compared.reason}"

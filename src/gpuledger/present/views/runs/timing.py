@@ -206,7 +206,9 @@ def _settling_remarks(answer: TimeAnswer) -> Iterator[str]:
         reached = say("{samples} samples are too few for an interval", samples=answer.samples)
         if off is not None:
             off_text = percent_text(off)
-            reached = say("the interval is within {share} of the median, asked for {asked}", share=off_text, asked=asked)
+            reached = say(
+                "the interval is within {share} of the median, asked for {asked}", share=off_text, asked=asked
+            )
         took = precise_time_text(answer.seconds * 1e9)
         yield say("did not converge within {time}: {reached}; --seconds gives it longer.", time=took, reached=reached)
     share = f"{100 * abs(drift):.1f} %"
