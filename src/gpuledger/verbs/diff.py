@@ -28,7 +28,7 @@ def _gate(text: str) -> str:
 
 def diff(
     before: Annotated[Profile, VerbArgument("BEFORE", completes="files")],
-    after: Annotated[Profile | None, VerbArgument("[AFTER]", required=False, completes="files")] = None,
+    after: Annotated[Profile | None, VerbArgument("[AFTER]", completes="files")] = None,
     wanted: Selection | None = None,
     *,
     gates: Annotated[

@@ -23,7 +23,8 @@ from gpuledger.present.views.tables import tables_document
 from gpuledger.present.writers import write
 from gpuledger.present.writers.json import json_text
 from gpuledger.selection import Selection
-from gpuledger.verbs.report import Report, build_report
+from gpuledger.verbs.profiled_report import Report
+from gpuledger.verbs.report import build_report
 from support.profiles.nsys_exports import call, kernel, minimal, push
 from support.thorough import some
 from support.traces.book_checks import check_balance
