@@ -7,8 +7,9 @@
     python benchmarks/mutate.py --tests=A,B             with these tests, to be sure of a survivor
     python benchmarks/mutate.py --list                  what would be changed; no test runs
 
-Tests of a room are those in its folder under tests, or where there is none, those that import from it; those that
-mention the changed module come first. All runs in a worktree of the last commit, which goes at the end. A survivor is
+The tests of a place are those in the nearest folder under tests (Python, and cases in Markdown), or where there is
+none, those that import from the room; those that mention the changed module come first. All runs in worktrees of the
+last commit, which go at the end. A survivor is
 a gap in the tests, or a change that means nothing; of `<` for `<=` and the like that is often so, and they are counted
 apart.
 """
@@ -25,10 +26,12 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from queue import Queue
 from typing import Final, NoReturn
 
 import click
@@ -40,6 +43,9 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCE: Final = Path("src", "gpuledger")
 MUTATIONS: Final = ROOT / "benchmarks" / "mutations.yaml"
 ROOMS: Final = "ledger,findings,analyse,attribution,replay,trace"
+
+WORKERS: Final = 2
+"""So many are tried at a time, each in a worktree of its own."""
 
 LONGEST_S: Final = 300
 """Tests that take longer are caught in an endless loop, or in what would be one."""
@@ -137,21 +143,23 @@ def at_random(rooms: Sequence[str], count: int, seed: int) -> list[Mutation]:
 
 @cache
 def tests_of(module: str, room: str) -> list[list[str]]:
-    """The files of tests of a room: those that mention the module, then the others."""
-    folder = ROOT / "tests" / room
-    texts = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("test_*.py"))}
-    near = [path for path in texts if path.is_relative_to(folder)] or [
-        path for path, text in texts.items() if f"gpuledger.{room}" in text and "project" not in path.parts
-    ]
+    """The files of tests nearest to a module: those that mention it, cases in Markdown, then the others."""
+    tests = ROOT / "tests"
+    places = [tests / parent for parent in Path(*module.split(".")[1:]).parents]
+    folder = next(place for place in places if place == tests or any(place.rglob("test_*.py")))
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(tests.rglob("test_*.py"))}
+    near = [path for path in texts if path.is_relative_to(folder)]
+    if folder == tests:
+        near = [path for path, text in texts.items() if f"gpuledger.{room}" in text and "project" not in path.parts]
     naming = [path for path in near if module in texts[path]]
-    groups = (naming, [path for path in near if path not in naming])
+    cases = [] if folder == tests else sorted(folder.rglob("cases/*.md"))
+    groups = (naming, cases, [path for path in near if path not in naming])
     return [[str(path.relative_to(ROOT)) for path in group] for group in groups if group]
 
 
 @contextmanager
 def worktree() -> Iterator[Path]:
     """The last commit in a folder of its own, with the compiled parts that are here."""
-    _refuse_changes()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "tree")
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", folder], cwd=ROOT, check=True)
@@ -200,7 +208,7 @@ def _tested(tests: Sequence[Sequence[str]], tree: Path) -> tuple[Outcome, str]:
 def _tested_by(tests: Sequence[str], tree: Path, longest_s: float) -> tuple[Outcome, str]:
     paths = os.pathsep.join(str(tree / folder) for folder in ("src", "tests"))
     environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-n", "2", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *tests]
     ran = subprocess.Popen(
         command, cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     )
@@ -259,7 +267,14 @@ def _words(text: str) -> list[str]:
 @click.option("--list", "list_only", is_flag=True, help="Say what would be changed; run nothing.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the results into this file.")
 def main(
-    count: int, seed: int, rooms: str, is_written: bool, only: str, tests: str, list_only: bool, json_path: Path | None
+    count: int,
+    seed: int,
+    rooms: str,
+    is_written: bool,
+    only: str,
+    tests: str,
+    list_only: bool,
+    json_path: Path | None,
 ) -> None:
     """Try the mutations and say which of them no test notices."""
     chosen = written(_words(only)) if is_written or only else at_random(_words(rooms), count, seed)
@@ -268,10 +283,22 @@ def main(
             click.echo(f"{mutation.id}: {mutation.path or Outcome.NOT_FOUND}\n{mutation.diff}")
         return
     signal.signal(signal.SIGTERM, _end)  # as Ctrl-C does, so that the worktree goes
+    _refuse_changes()
     results: list[Result] = []
-    with worktree() as tree:
-        for mutation in chosen:
-            results.append(result := tried(mutation, [_words(tests)] if tests else mutation.tests, tree))
+    with ExitStack() as stack, ThreadPoolExecutor(WORKERS) as pool:
+        free = Queue[Path]()
+        for _ in range(WORKERS):
+            free.put(stack.enter_context(worktree()))
+
+        def in_free_tree(mutation: Mutation) -> Result:
+            tree = free.get()
+            try:
+                return tried(mutation, [_words(tests)] if tests else mutation.tests, tree)
+            finally:
+                free.put(tree)
+
+        for result in pool.map(in_free_tree, chosen):
+            results.append(result)
             click.echo(f"{result.outcome:17} {result.id:40} {result.seconds:6.1f} s  {result.by}")
             if json_path is not None:  # after each: what was measured is not lost with what comes later
                 json_path.write_bytes(msgspec.json.format(msgspec.json.encode(results)))

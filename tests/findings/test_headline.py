@@ -10,9 +10,9 @@ import pytest
 from gpuledger.catalog.kernel_families import OTHER
 from gpuledger.findings.profiled_run import LITTLE, LOSS, ProfiledRun, headline
 from gpuledger.ledger.activity import GRAPH_FAMILY
-from gpuledger.ledger.busy import NEEDS
 from gpuledger.ledger.causes import Cause, idle_label
 from gpuledger.ledger.levels import COVERAGE
+from gpuledger.ledger.window import NEEDS
 from gpuledger.present.views.report_parts import verdict
 from gpuledger.units import share_text
 from support.command import ROOT

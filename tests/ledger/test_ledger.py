@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from gpuledger import Table, open_trace
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import Line, ledger
-from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.host import host_and_activities
+from gpuledger.ledger.window import default_window
 from gpuledger.trace.spans import Span
 from support.command import NAMES
 from support.profiles.corpus import FILES

@@ -99,7 +99,7 @@ def test_programs_to_profile_know_nothing_of_us_but_windows() -> None:
 @pytest.mark.parametrize(
     ("module", "homes"),
     [
-        ("sqlite3", {"read/nsys/sqlite.py"}),
+        ("sqlite3", {"read/sqlite.py"}),
         ("subprocess", {"system/processes.py"}),
         ("mcp", {"agents/server.py"}),
         ("duckdb", {"sql/statement.py"}),

@@ -17,7 +17,7 @@ from gpuledger.errors import NothingRecorded
 from gpuledger.findings.rules import MOST_GPUS
 from gpuledger.jobs.run import fleet
 from gpuledger.ledger import host
-from gpuledger.ledger.activity import of_layers
+from gpuledger.ledger.activity import calls_in_layers
 from gpuledger.read import archive
 from gpuledger.read.stream import members
 from gpuledger.replay import scenario
@@ -86,9 +86,9 @@ def test_threads_do_not_look_for_their_rows_among_all(
 
     def counted(*arguments: Any) -> Any:
         chosen.append(arguments)
-        return of_layers(*arguments)
+        return calls_in_layers(*arguments)
 
-    monkeypatch.setattr(host, "of_layers", counted)
+    monkeypatch.setattr(host, "calls_in_layers", counted)
     reported(NAMED[name].put(tmp_path, 40))
     assert len(chosen) < 5
 

@@ -44,9 +44,11 @@ from gpuledger_workloads.mixture.experts import (  # noqa: E402  # noqa: E402
 from gpuledger_workloads.mixture.routing import Routed, Router, planned  # noqa: E402
 from support.command import ROOT  # noqa: E402
 from support.programs.plain_mixture import dumb, likeliest  # noqa: E402
+from support.programs.workload_result import found_by  # noqa: E402
 from support.thorough import tries  # noqa: E402
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.bench-1.json").read_text()))
+SHORT = ("--iters=2", "--warmup=0")
 CPU: dict[str, Any] = {"device": "cpu", "dtype": torch.float32}
 MODE = pytest.mark.parametrize("mode", MODES)
 
@@ -55,10 +57,6 @@ def asked(*arguments: str) -> Any:
     options = parser().parse_args(["--device=cpu", "--iters=2", "--warmup=1", *arguments])
     assert moe.complete(options) is None
     return options
-
-
-def ran(*arguments: str) -> Any:
-    return moe.run(parser().parse_args(["--device=cpu", "--iters=2", "--warmup=0", *arguments]))
 
 
 def close(found: Any, expected: Any) -> bool:
@@ -219,7 +217,15 @@ def test_imbalance() -> None:
 @pytest.mark.parametrize("routing_name", ROUTINGS)
 @pytest.mark.parametrize("mode", ["loop", "batched_gemm", "grouped", "both", "all"])
 def test_the_program(mode: str, routing_name: str) -> None:
-    result = ran(f"--mode={mode}", f"--routing={routing_name}", "--num-experts=6", "--batch-size=21")
+    result = found_by(
+        "moe",
+        "--iters=2",
+        "--warmup=0",
+        f"--mode={mode}",
+        f"--routing={routing_name}",
+        "--num-experts=6",
+        "--batch-size=21",
+    )
     assert result["workload"] == "moe"
     assert result["checked"] is True
     SCHEMA.validate(json.loads(write(bench_document(result), "json")))
@@ -238,7 +244,17 @@ def test_the_program(mode: str, routing_name: str) -> None:
 
 def test_hot_padding_and_load() -> None:
     """21 tokens, all with expert h and one of 5 others: 6 x 21 rows for 42."""
-    result = ran("--mode=all", "--routing=hot", "--num-experts=6", "--batch-size=21", "--hidden-dim=64", "--ffn-dim=16")
+    result = found_by(
+        "moe",
+        "--iters=2",
+        "--warmup=0",
+        "--mode=all",
+        "--routing=hot",
+        "--num-experts=6",
+        "--batch-size=21",
+        "--hidden-dim=64",
+        "--ffn-dim=16",
+    )
     assert [row["padding_share"] for row in result["modes"]] == [0, pytest.approx(1 - 42 / 126, abs=1e-6), 0]
     assert result["imbalance"] == 3.0
     assert result["weight_bytes"] == 6 * 3 * 64 * 16 * 4
@@ -246,7 +262,16 @@ def test_hot_padding_and_load() -> None:
 
 
 def test_experts_without_tokens_cost_no_bytes() -> None:
-    result = ran("--mode=all", "--routing=hot", "--num-experts=6", "--batch-size=5", "--experts-per-token=1")
+    result = found_by(
+        "moe",
+        "--iters=2",
+        "--warmup=0",
+        "--mode=all",
+        "--routing=hot",
+        "--num-experts=6",
+        "--batch-size=5",
+        "--experts-per-token=1",
+    )
     assert result["experts_used"] == 1
     assert result["weight_bytes"] == 3 * 64 * 16 * 4
 
@@ -321,7 +346,7 @@ def test_a_wrong_result_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> Non
     forgets = dataclasses.replace(right, combine=lambda *given: right.combine(*given) * 0.5)
     monkeypatch.setitem(MODES, "grouped", forgets)
     with pytest.raises(SystemExit, match=r"error: grouped: a token is off by 0\.5 of"):
-        ran("--mode=all", "--routing=uniform", "--batch-size=1")
+        found_by("moe", *SHORT, "--mode=all", "--routing=uniform", "--batch-size=1")
 
 
 def test_the_sample() -> None:
@@ -329,27 +354,6 @@ def test_the_sample() -> None:
     assert sampled(3) == [0, 1, 2]
     many = sampled(10_000)
     assert (len(set(many)), many[0], many[-1]) == (SAMPLE, 0, 9_999)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--experts-per-token=9", "--num-experts=8"], "--experts-per-token=9 is more than --num-experts=8"),
-        (["--batch-size=0"], "0 is less than 1"),
-        (["--num-experts=some"], "invalid whole number value: 'some'"),
-        (["--exponent=nan"], "--exponent=nan is not between 0 and 100"),
-        (["--mode=fast"], "invalid choice: 'fast'"),
-        (["--routing=zipf"], "invalid choice: 'zipf'"),
-        (["--iters=0"], "0 is less than 1"),
-    ],
-)
-def test_a_wrong_command_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        ran(*arguments)
-    assert end.value.code == 2
-    last = capsys.readouterr().err.strip().splitlines()[-1]
-    assert last.startswith("gpuledger bench moe: error: ")
-    assert said in last
 
 
 def test_calls_by_what_they_do() -> None:

@@ -239,13 +239,6 @@ def test_a_program_that_loses_weights_ends_with_a_sentence(
     assert isinstance(end.value.code, str)  # which is exit code 1
 
 
-def test_more_choices_than_experts_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        ran(capsys, "--num-experts=4", "--topk=5")
-    assert end.value.code == 2
-    assert "there are 4 experts" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("ranks", "routing", "sizes"), [(2, "random", SMALL), (3, "uniform", EMPTY)])
 def test_ranks_move_what_the_formula_says(
     capsys: pytest.CaptureFixture[str], ranks: int, routing: str, sizes: tuple[str, ...]

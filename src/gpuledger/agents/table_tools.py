@@ -4,25 +4,19 @@ profile to another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal, get_type_hints
+from typing import Annotated, Final, Literal, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpuledger.agents.answers import MOST_LETTERS, AgentAnswer, Gpu, Handle, Limit, Offset, paged, picked, tool_of
+from gpuledger.agents.answers import AgentAnswer, Gpu, Handle, Limit, Offset, paged, picked, tool_of
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, like_sides
-from gpuledger.errors import GpuledgerError
 from gpuledger.json_types import builtins
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.present.document import Conclusion, Document, Paragraph, Remarks
-from gpuledger.present.json.types import tables_json
-from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.compare.diff import diff_answer
-from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.selection import Selection
 from gpuledger.sql.answer import answer_statement
 from gpuledger.sql.booked import QuerySubject
@@ -51,31 +45,6 @@ PART: Final = {
 TABLES: Final = [parameter for name, parameter in PART.items() if name != "device"]
 
 
-def shown_answer(document: Document, part: AskedPart) -> AgentAnswer:
-    """What a verb shows: its sentences, and its tables in pages."""
-    said: list[str] = []
-    for block in document.blocks():
-        if isinstance(block, Conclusion | Paragraph):
-            said.append(block.text)
-        elif isinstance(block, Remarks):
-            said += block.items
-    return AgentAnswer({"answer": said, "tables": _tables(document.sheets(), part, MOST_LETTERS)})
-
-
-def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict[str, Any]]:
-    """Tables as every JSON document has them, but for their rows, of which there is a page."""
-    chosen = [sheet for sheet in sheets if part.table in (None, sheet.name)]
-    if not chosen:
-        there = ", ".join(sheet.name for sheet in sheets)
-        raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {there}")
-    limit = part.limit or (FEW if part.table is None else USUAL)
-    return [
-        {"table": table.table, "title": table.title, **paged(table.rows, part.offset, limit, share)}
-        for share in [letters // len(chosen)]
-        for table in tables_json(chosen)
-    ]
-
-
 def query(
     profiles: AgentProfiles,
     handle: Handle,
@@ -94,7 +63,7 @@ def query(
     answer = answer_statement(
         statement(sql, profiles.limits), QuerySubject(run.trace, run.devices, run.name, opened.wanted), profiles.limits
     )
-    whole = query_document(run.name, answer, run.trace.health).json()
+    whole = builtins(answer)
     kept = {key: whole[key] for key in ("profile", "columns", "is_cut", "not_measured")}
     return AgentAnswer({"handle": handle, **kept, **paged(whole["rows"], offset, limit)})
 
@@ -108,8 +77,7 @@ def query_tables(
         return AgentAnswer({"tables": {known.name: str(known.row) for known in SQL_TABLES}})
     if table.lower() not in BY_NAME:
         raise no_table(table)
-    [described] = schema_document((BY_NAME[table.lower()],)).json()["tables"]
-    return AgentAnswer(described)
+    return AgentAnswer(builtins(BY_NAME[table.lower()]))
 
 
 _IN_SHORT: Final = 6

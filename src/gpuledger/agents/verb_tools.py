@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpuledger.agents.answers import MOST_LETTERS, AgentAnswer, AgentTool, Handle, paged, tool_of
 from gpuledger.agents.profiles import AgentProfiles
-from gpuledger.agents.table_tools import FEW, PART, TABLES, USUAL, AskedPart, shown_answer
+from gpuledger.agents.table_tools import FEW, PART, TABLES, USUAL, AskedPart
 from gpuledger.errors import GpuledgerError
 from gpuledger.json_types import builtins
 from gpuledger.present.views.answer import Answer, VerbAnswer
@@ -78,7 +78,7 @@ def fleet(
 def memory_snapshot(profiles: AgentProfiles, path: _Path, **part: Any) -> AgentAnswer:
     """Say who holds the memory in a snapshot of PyTorch (.pickle): the peak, leaks, fragments, an out-of-memory."""
     answer = snapshot_of(profiles.folders.address(path), profiles.limits)
-    return shown_answer(answer.document(), AskedPart(**part))
+    return AgentAnswer(_in_pages(answer, AskedPart(**part)))
 
 
 def figure_history(
@@ -94,7 +94,7 @@ def figure_history(
     """
     folder = Path(profiles.folders.address(store))
     ask = {"trend": history.trend, "blame": history.blame}[what]
-    return shown_answer(ask(figure, store=folder).document(), AskedPart(**part))
+    return AgentAnswer(_in_pages(ask(figure, store=folder), AskedPart(**part)))
 
 
 TOOLS: Final = (

@@ -33,8 +33,7 @@ from gpuledger.trace.tables import Table
 MOST_NODES: Final = 2_500  # of one tree; those with the least are left out
 _LARGEST_GRID: Final = 10_000_000  # pairs of a path and a name that are counted in a place each
 
-_Leaves = tuple[NDArray[Any], NDArray[Any], Ints]
-"""Paths, names, and the time of the work of each pair."""
+_Leaves = tuple[NDArray[Any], NDArray[Any], Ints]  # paths, names, and the time of the work of each pair
 
 
 class TreeKind(Enum):
@@ -229,10 +228,8 @@ def _stack_paths(trace: Trace, stack: Ints) -> tuple[NamePaths, list[str], Posit
 
 
 def _without_smallest(tree: FlameTree) -> FlameTree:
-    """The nodes with the most, in the order that they had; host and GPU time count as shares of their wholes.
-
-    The GPU time of outermost nodes that are left out goes to what has no name.
-    """
+    """The nodes with the most, in the order that they had; host and GPU time count as shares of their wholes. The GPU
+    time of outermost nodes that are left out goes to what has no name."""
     outermost = tree.parent < 0
     weight = np.maximum(*(column / max(int(column[outermost].sum()), 1) for column in (tree.host, tree.gpu_ns)))
     kept = np.sort(np.argsort(-weight, kind="stable")[:MOST_NODES])  # of equal ones the outer, which come first

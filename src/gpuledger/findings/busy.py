@@ -14,28 +14,34 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpuledger.analyse.light.kernel_light import LightSource, kernel_light
-from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
+from gpuledger.analyse.light.needless_work import (
+    drop_redundant_fills,
+    drop_unused_results,
+    gather_instead_of_onehot_matmul,
+    keep_activations,
+    update_looked_up_rows,
+)
 from gpuledger.analyse.light.reachable import LightRoof
 from gpuledger.analyse.light.slow_kernels import (
     LEAST_LOST,
     aligned_products,
     at_reachable_pace,
-    even_waves,
     fused_attention,
     newer_attention,
-    vectorized,
+    remove_tail_waves,
+    vectorize_elementwise,
 )
-from gpuledger.analyse.light.steady_kernels import Shortened
+from gpuledger.analyse.light.steady_kernels import KernelSavings
 from gpuledger.analyse.light.wasted_work import (
     batched_products,
-    between_products,
+    fuse_attention,
     fused_chains,
     fused_updates,
     narrower_types,
-    one_layout,
-    picked_sorts,
-    spread,
-    views,
+    remove_layout_conversions,
+    remove_tensor_copies,
+    topk_instead_of_sort,
+    use_all_sms,
 )
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.findings import advice
@@ -118,7 +124,7 @@ def _count_words(subject: OneGpu, count: int) -> Message:
     return count_words(subject.device, count, say("kernel"), say("kernels"))
 
 
-def _between_ns(subject: OneGpu, chosen: Shortened) -> int:
+def _between_ns(subject: OneGpu, chosen: KernelSavings) -> int:
     """What the device takes to get to those kernels that would not run."""
     device, gaps = subject.device, subject.device.ledger.gaps
     own = np.concatenate([device.gaps_of(trigger) for trigger in (Cause.TURNAROUND, Cause.GRAPH)])
@@ -252,14 +258,14 @@ RULES: Final = (
     ),
     _rule(
         "ATTENTION-UNFUSED",
-        between_products,
+        fuse_attention,
         say("attention is not fused: the full score matrix is written, masked, normalized and read back"),
         say("one fused kernel does it all and never writes the score matrix"),
         advice.ATTENTION,
     ),
     _rule(
         "LAYOUT",
-        one_layout,
+        remove_layout_conversions,
         say("layout conversions between kernels"),
         say("one layout throughout: these kernels go away, and batch norms read contiguous memory"),
         advice.LAYOUT,
@@ -267,7 +273,7 @@ RULES: Final = (
     ),
     _rule(
         "DEVICE-COPY",
-        views,
+        remove_tensor_copies,
         say("device-to-device tensor copies"),
         say("tensors are written in place or used as views: these kernels go away"),
         advice.DEVICE_COPY,
@@ -276,7 +282,7 @@ RULES: Final = (
     ),
     _rule(
         "FULL-SORT",
-        picked_sorts,
+        topk_instead_of_sort,
         say("whole tensors are sorted"),
         say("only the largest values are needed: picking them takes a fifth of a sort"),
         advice.FULL_SORT,
@@ -326,49 +332,49 @@ RULES: Final = (
     ),
     _rule(
         "RECOMPUTE",
-        kept_activations,
+        keep_activations,
         say("backward computes activations again"),
         say("there is room to keep them: these kernels go away"),
         advice.RECOMPUTE,
     ),
     _rule(
         "DENSE-EMBEDDING",
-        looked_up_rows,
+        update_looked_up_rows,
         say("every row of an embedding table is cleared and updated, though few were looked up"),
         say("the gradient is sparse: these kernels go through the rows that were looked up"),
         advice.DENSE_EMBEDDING,
     ),
     _rule(
         "UNUSED-RESULT",
-        read_results,
+        drop_unused_results,
         say("results that nothing reads"),
         say("only what is read is computed"),
         advice.UNUSED_RESULT,
     ),
     _rule(
         "REDUNDANT-FILL",
-        unfilled,
+        drop_redundant_fills,
         say("tensors are cleared that are written as a whole, or that only need to be written"),
         say("nothing is cleared: these kernels go away"),
         advice.REDUNDANT_FILL,
     ),
     _rule(
         "ONE-HOT",
-        looked_up,
+        gather_instead_of_onehot_matmul,
         say("rows are picked by a product with ones and zeros"),
         say("they are looked up"),
         advice.ONE_HOT,
     ),
     _rule(
         "UNVECTORIZED",
-        vectorized,
+        vectorize_elementwise,
         say("elementwise kernels that read one element at a time, as their tensors lie across each other"),
         say("the tensors have one layout, and the kernels reach the pace of others"),
         advice.UNVECTORIZED,
     ),
     _rule(
         "TAIL-WAVE",
-        even_waves,
+        remove_tail_waves,
         say("the last blocks of kernels run in a nearly empty GPU"),
         say("all waves are full: the blocks are a multiple of what the GPU has room for"),
         advice.TAIL_WAVE,
@@ -376,7 +382,7 @@ RULES: Final = (
     replace(_FAR_FROM_ROOF, find=_far_from_roof),
     _rule(
         "UNDER-FILLED",
-        spread,
+        use_all_sms,
         say("kernels with too few blocks leave most SMs idle"),
         say("their work is spread over all SMs"),
         advice.UNDER_FILLED,

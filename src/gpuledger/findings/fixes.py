@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.light.kernel_loops import LoopedKernels, looped_kernels
-from gpuledger.analyse.light.steady_kernels import Shortened, SteadyKernels
+from gpuledger.analyse.light.steady_kernels import KernelSavings, LoopedKernels, SteadyKernels, looped_kernels
 from gpuledger.analyse.memory.figures import NS_PER_S, TO_DEVICE, TO_HOST, CopyFlow, copy_flows
 from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 from gpuledger.catalog.calls import CallKind
@@ -60,7 +59,7 @@ BESIDE: Final = 1 / 12
 USUAL_LAUNCH_NS: Final = 5_000  # where a run has no launches
 
 
-OtherWay = Callable[[SteadyKernels], Shortened]
+OtherWay = Callable[[SteadyKernels], KernelSavings]
 """Says which steady kernels would be shorter or gone if their work were done another way."""
 
 
@@ -351,7 +350,7 @@ class Fixes:
     def busy(self) -> SteadyKernels:
         return SteadyKernels(self.trace, self.device, self.host, self.work, self._use, self._hertz, self._counted)
 
-    def shorter(self, way: OtherWay) -> Shortened:
+    def shorter(self, way: OtherWay) -> KernelSavings:
         """Which of them another way of doing their work would make shorter, or leave out."""
         return self.busy.once(way)
 

@@ -53,7 +53,7 @@ from gpuledger.findings.finding import (
 from gpuledger.findings.fixes import SMALL_COPY_NS, Fixes
 from gpuledger.findings.kernels import LEAST_LAUNCHES, are_most_of_launching, loop_evidence
 from gpuledger.findings.rule import OneGpu, Rule
-from gpuledger.ledger.activity import State, of_layers, short_function_name
+from gpuledger.ledger.activity import State, calls_in_layers, short_function_name
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.causes import TRIGGERS, Cause, QueueTrigger, Trigger
 from gpuledger.ledger.compilations import compilations
@@ -480,7 +480,7 @@ def _waits_for_gil(trace: Trace, waiting: ThreadTime) -> bool:
     names = [process.name for process in trace.origin.processes if process.pid == waiting.pid]
     if not any(name and _PYTHON.search(name) for name in names):
         return False
-    system = of_layers(trace, "os")
+    system = calls_in_layers(trace, "os")
     asks = system.strings.each(system.codes("name"), lambda name: bool(_ASKS_AGAIN.search(name)), np.bool_)
     asking = system.where(asks & (thread(system) == waiting.thread) & (system.duration_ns < _GIL_NS))
     held = intersection(waiting.spans, union(asking["start_ns"], asking["end_ns"]))

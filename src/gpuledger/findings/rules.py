@@ -22,7 +22,7 @@ from gpuledger.findings.finding import Finding, PlainSaving, worth_telling
 from gpuledger.findings.fixes import Fixes
 from gpuledger.findings.rule import Capture, LazyScenario, OneGpu, Rule
 from gpuledger.findings.steps import with_confidence
-from gpuledger.ledger.activity import of_layers
+from gpuledger.ledger.activity import calls_in_layers
 from gpuledger.ledger.causes import TRIGGERS, QueueTrigger, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
@@ -125,7 +125,7 @@ class PlainHost:
         """
         trace = self.scene.trace
         if trace.origin.tool != "torch.profiler":
-            return of_layers(trace, "os")
+            return calls_in_layers(trace, "os")
         ranges = trace[Table.RANGES]
         others = [trace.strings.code(kind) for kind in ("mark", "python")]
         return ranges.where(~is_among(ranges.codes("kind"), others))

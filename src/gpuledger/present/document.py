@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from gpuledger.attribution.flame_trees import FlameTree
     from gpuledger.findings.finding import Finding
     from gpuledger.findings.profiled_run import ProfiledRun
-    from gpuledger.json_types import Json
     from gpuledger.ledger.books import Line
     from gpuledger.messages import Message
     from gpuledger.present.charts.svg import Picture
@@ -448,17 +446,6 @@ def _for_page(blocks: Iterable[Block]) -> Iterator[Block]:
             yield from _for_page(block.shown_in(Medium.PAGE))
         else:
             yield block
-
-
-def json_by(name: str, *values: Any, **options: Any) -> Callable[[], Json]:
-    """What programs read, by the function of `present.json` that writes it, MODULE.FUNCTION: only JSON loads it."""
-    module, _, function = name.partition(".")
-
-    def written() -> Json:
-        document: Json = getattr(import_module(f"gpuledger.present.json.{module}"), function)(*values, **options)
-        return document
-
-    return written
 
 
 class Document(Struct, frozen=True):

@@ -70,14 +70,22 @@ class _Place(Struct, frozen=True):
 
 
 def row_sheet(
-    name: str, title: str, kind: type[Row], rows: Sequence[Row], *, is_exact: bool = False, why_empty: str = ""
+    name: str,
+    title: str,
+    kind: type[Row],
+    rows: Sequence[Row],
+    *,
+    is_exact: bool = False,
+    why_empty: str = "",
+    fields: Sequence[str] = (),
 ) -> Sheet:
     """The table for people: without columns in which nothing is known, with sums, one GPU in the title.
 
     A field that is a mapping is a column for each key; an interval or a spread is one for people.
-    `is_exact`: as CSV has it, with every column and nothing else.
+    `is_exact`: as CSV has it, with every column and nothing else. `fields`: only these, in this order.
     """
-    places = _places(labels_of(kind), rows, is_exact=is_exact)
+    labels = labels_of(kind)
+    places = _places({field: labels[field] for field in fields} or labels, rows, is_exact=is_exact)
     foot: tuple[tuple[Cell, ...], ...] = ()
     if not is_exact:
         hidden = {_DEPTH}

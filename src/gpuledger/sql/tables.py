@@ -6,11 +6,12 @@ DuckDB is handed columns as they were read: nothing is copied, and nothing worke
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import force_setattr
 from numpy.typing import NDArray
 
 from gpuledger.catalog.gpu_metrics import OF_KERNELS
@@ -32,14 +33,17 @@ class QueryColumn(Struct, frozen=True):
     """One column. NULL stands for what was not recorded, or does not apply."""
 
     name: str
-    type: str  # DuckDB's
+    type: str
+    """DuckDB's."""
     meaning: str
-    is_booked: bool = False  # whether it is worked out with the books; else the profile holds it
+    is_booked: bool = False
+    """Whether it is worked out with the books; else the profile holds it."""
+    unit: str = ""
+    """What its numbers count; empty for names and plain numbers."""
 
-    @property
-    def unit(self) -> str:
-        """What its numbers count; empty for names and plain numbers."""
-        return _UNITS.get(self.name.rpartition("_")[2], "")
+    def __post_init__(self) -> None:
+        """The unit is the end of the name."""
+        force_setattr(self, "unit", _UNITS.get(self.name.rpartition("_")[2], ""))
 
 
 class QueryTable(Struct, frozen=True):
@@ -48,7 +52,8 @@ class QueryTable(Struct, frozen=True):
     name: str
     row: str
     columns: tuple[QueryColumn, ...]
-    recorded: Table | None = None  # the trace's table that it is; None for a table of the books
+    recorded: Table | None = None
+    """The trace's table that it is; null for a table of the books."""
 
     @classmethod
     def of_trace(cls, table: Table) -> QueryTable:
@@ -269,6 +274,12 @@ TABLES: Final[tuple[QueryTable, ...]] = (
 BY_NAME: Final = {table.name: table for table in TABLES}
 
 
+class QuerySchema(Struct, frozen=True, tag_field="schema", tag="gpuledger.queryschema/1"):
+    """The tables that can be asked in SQL."""
+
+    tables: tuple[QueryTable, ...]
+
+
 Texts = Strings | Sequence[str]
 
 
@@ -290,16 +301,33 @@ def instants(array: NDArray[Any]) -> ColumnValues:
     return ColumnValues(array, missing=None)
 
 
-def numbers(values: Sequence[int | None]) -> ColumnValues:
-    """A few whole numbers, some of them not there; negative ones do not occur."""
-    return ColumnValues(np.array([NOT_RECORDED if value is None else value for value in values], np.int64))
-
-
 def words(values: Sequence[str | None]) -> ColumnValues:
     """A few texts, some of them not there; the empty text is none of ours."""
     position: dict[str, int] = {}
     codes = [position.setdefault(str(text), len(position)) if text else NOT_RECORDED for text in values]
     return ColumnValues(np.array(codes, np.int32), tuple(position))
+
+
+_UNKNOWN: Final = np.iinfo(np.int64).min
+
+
+def row_values(table: QueryTable, rows: Iterable[tuple[Any, ...]]) -> TableValues:
+    """A few rows, their values in the order of the table's columns."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(table.columns)
+    return {column.name: _values(column.type, held) for column, held in zip(table.columns, columns, strict=True)}
+
+
+def _values(type_: str, held: Sequence[Any]) -> ColumnValues:
+    match type_:
+        case "VARCHAR":
+            return words(held)
+        case "BOOLEAN":
+            return ColumnValues(np.array(held, np.bool_), missing=None)
+        case "DOUBLE":
+            return ColumnValues(np.array([np.nan if value is None else value for value in held], np.float64))
+    return ColumnValues(
+        np.array([_UNKNOWN if value is None else value for value in held], np.int64), missing=int(_UNKNOWN)
+    )
 
 
 def columns_to_read(table: QueryTable, asked: Collection[str]) -> set[str]:

@@ -14,7 +14,7 @@ from gpuledger.stages import NOBODY, Listener
 from gpuledger.verbs.definition import NamesFrom, Option, Profile, SelectionOptions, VerbArgument
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.align.side_by_side import KnownDifferences
+    from gpuledger.analyse.align.checks import KnownDifferences
     from gpuledger.present.views.compare.align import AlignAnswer
 
 
@@ -70,9 +70,10 @@ def align(
       gpuledger align timed.json --tier=same-module
       gpuledger align mock.csv model.csv --forwards-mock=20 --forwards-e2e=160
     """
-    from gpuledger.analyse.align.alignment import Isolation, alignment
-    from gpuledger.analyse.align.side_by_side import TIERS
-    from gpuledger.analyse.align.side_by_side import KnownDifferences as Differences
+    from gpuledger.analyse.align.alignment import alignment
+    from gpuledger.analyse.align.checks import TIERS
+    from gpuledger.analyse.align.checks import KnownDifferences as Differences
+    from gpuledger.analyse.align.operation_kernels import Isolation
     from gpuledger.present.views.compare.align import align_answer
     from gpuledger.trace.model import Trace
     from gpuledger.verbs.aligned_sides import aligned_sides
@@ -84,7 +85,7 @@ def align(
         isolation = Isolation("range", range_pattern)
     elif kernel_pattern is not None:
         isolation = Isolation("pattern", kernel_pattern)
-    ours, theirs = aligned_sides(
+    ours, theirs, health = aligned_sides(
         mock,
         [model] if isinstance(model, Trace | str | Path) else list(model),
         isolation,
@@ -93,8 +94,4 @@ def align(
         forwards,
         {"names_from": names_from, "limits": limits, "progress": progress},
     )
-    remarks = (*ours.remarks, *theirs.remarks)
-    made = alignment(
-        ours.side, theirs.side, isolation, TIERS[tier], known or Differences(), remarks=remarks, whole=theirs.whole
-    )
-    return align_answer(made, (*ours.health, *theirs.health))
+    return align_answer(alignment(ours, theirs, isolation, TIERS[tier], known or Differences()), health)

@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from gpuledger.analyse.align.alignment import Isolation
 from gpuledger.analyse.align.kernel_sequences import Forwards
-from gpuledger.analyse.align.operation_side import OperationSide, side
-from gpuledger.analyse.align.sides_from import (
-    mock_forwards,
+from gpuledger.analyse.align.operation_kernels import Isolation, mock_forwards, model_forwards
+from gpuledger.analyse.align.operation_side import (
+    OperationSide,
     mock_from_table,
-    model_forwards,
     model_from_table,
+    side,
     side_of_timing,
 )
 from gpuledger.errors import GpuledgerError, WrongCall
@@ -35,13 +33,8 @@ from gpuledger.verbs.profiles import Profile, profile_name, read_profile
 _SIDES: Final = ("mock", "model")
 
 
-class ReadSide(Struct, frozen=True):
-    """A side as it was read: what isolating it had to say, what was lost, and whether it holds all that belongs."""
-
-    side: OperationSide
-    remarks: tuple[str, ...]
-    health: tuple[Note, ...]
-    whole: bool = True
+ReadSide = tuple[OperationSide, tuple[Note, ...]]
+"""A side, and what was lost on reading it."""
 
 
 def aligned_sides(
@@ -52,26 +45,26 @@ def aligned_sides(
     wanted: Selection,
     forwards: tuple[int | None, int | None],
     asked: ProfileOptions,
-) -> tuple[ReadSide, ReadSide]:
-    """Both sides, under names that tell them apart. `forwards` are how many there are in printed tables."""
+) -> tuple[OperationSide, OperationSide, tuple[Note, ...]]:
+    """Both sides, under names that tell them apart, and what was lost on reading them. `forwards` are how many there
+    are in printed tables."""
     timed = _timed_sides(mock, ranks, asked.get("limits", DEFAULT_LIMITS))
+    health: tuple[Note, ...] = ()
     if timed is not None:
-        ours, theirs = (ReadSide(operation, (), ()) for operation in timed)
+        ours, theirs = timed
     elif ranks:
-        ours = _mock(mock, mock_range, isolation, forwards[0], asked | {"names_from": None})
-        theirs = _model(ranks, wanted, isolation, ours.side, forwards[1], asked)
+        ours, our_health = _mock(mock, mock_range, isolation, forwards[0], asked | {"names_from": None})
+        theirs, their_health = _model(ranks, wanted, isolation, ours, forwards[1], asked)
+        health = (*our_health, *their_health)
     else:
         raise WrongCall(
             "one side alone cannot be compared",
             hint="give MOCK and E2E, or one file of two operations that `gpuledger time` timed in turns",
         )
-    if ours.side.profile == theirs.side.profile and ranks:
+    if ours.profile == theirs.profile and ranks:
         names = told_apart(mock, ranks[0])
-        ours, theirs = (
-            replace(read, side=replace(read.side, profile=name))
-            for read, name in zip((ours, theirs), names, strict=True)
-        )
-    return ours, theirs
+        ours, theirs = replace(ours, profile=names[0]), replace(theirs, profile=names[1])
+    return ours, theirs, health
 
 
 def _timed_sides(mock: Profile, e2e: Sequence[Profile], limits: Limits) -> tuple[OperationSide, OperationSide] | None:
@@ -105,11 +98,10 @@ def _mock(
     limits = asked.get("limits", DEFAULT_LIMITS)
     if not isinstance(mock, Trace) and is_printed_tables(mock, limits=limits):
         run = open_summaries(mock, limits=limits)
-        made = mock_from_table(run, isolation, forwards)
-        return ReadSide(made.side, made.notes, run.health)
+        return mock_from_table(run, isolation, forwards), run.health
     trace = _trace(mock, asked)
     ours = mock_forwards(trace, profile_name(mock, "mock"), Selection(), mock_range, isolation)
-    return ReadSide(side(ours.forwards), ours.notes, trace.health)
+    return side([ours]), trace.health
 
 
 def _trace(profile: Profile, asked: ProfileOptions) -> Trace:
@@ -131,22 +123,19 @@ def _model(
     limits = asked.get("limits", DEFAULT_LIMITS)
     if len(given) == 1 and not isinstance(given[0], Trace) and is_printed_tables(given[0], limits=limits):
         run = open_summaries(given[0], limits=limits)
-        made = model_from_table(run, isolation, mock, forwards)
-        return ReadSide(made.side, made.notes, run.health, made.whole)
+        return model_from_table(run, isolation, mock, forwards), run.health
     if not mock.ordered and isolation.by == "auto":
         raise GpuledgerError(
             "the mock's table has no order, so its sequence cannot be looked for",
             hint="--range=REGEX or --pattern=REGEX says where the operation is",
         )
-    ranks, remarks, health = list[Forwards](), dict[str, None](), list[Note]()
+    ranks, health = list[Forwards](), list[Note]()
     for profile, name in _profiles(given, limits):
         gc.collect()  # the last profile's trace and books, which refer to each other in a circle
         trace = _trace(profile, asked)
-        theirs = model_forwards(trace, name, wanted, isolation, mock.kernels)
-        ranks += theirs.forwards
-        remarks |= dict.fromkeys(theirs.notes)
+        ranks += model_forwards(trace, name, wanted, isolation, mock.kernels)
         health += trace.health
-    return ReadSide(side(ranks, mock.kernels), tuple(remarks), tuple(dict.fromkeys(health)))
+    return side(ranks, mock.kernels), tuple(dict.fromkeys(health))
 
 
 def _profiles(given: Sequence[Profile], limits: Limits) -> list[tuple[Profile, str]]:

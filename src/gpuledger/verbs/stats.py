@@ -11,8 +11,7 @@ from gpuledger.stages import NOBODY, Listener
 from gpuledger.verbs.definition import Option, Profile
 
 if TYPE_CHECKING:
-    from gpuledger.present.views.nvidia import NamedSheet
-    from gpuledger.present.views.shown import ShownAnswer
+    from gpuledger.present.views.nvidia import StatsAnswer
     from gpuledger.trace.model import Trace
 
 _DEFAULT_REPORTS: Final = ("cuda_gpu_kern_sum", "cuda_api_sum", "nvtx_sum")
@@ -21,7 +20,7 @@ _DEFAULT_REPORTS: Final = ("cuda_gpu_kern_sum", "cuda_api_sum", "nvtx_sum")
 def _names() -> list[str]:
     from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS
 
-    return [report.name for report in NVIDIA_REPORTS]
+    return list(NVIDIA_REPORTS)
 
 
 def _known_names(text: str) -> str:
@@ -57,7 +56,7 @@ def stats(
     *,
     limits: Limits = DEFAULT_LIMITS,
     progress: Listener = NOBODY,
-) -> ShownAnswer[NamedSheet]:
+) -> StatsAnswer:
     """Print NVIDIA's summary tables of PROFILE, to the nanosecond.
 
     The CSV equals what `nsys stats --format csv` of nsys 2025.3 prints: header, rows, order and digits. Times are
@@ -86,27 +85,24 @@ def stats(
       gpuledger stats run.sqlite --report=nvtx_kern_sum --format=csv
       gpuledger stats run.sqlite --report=cuda_gpu_kern_sum -o kernels.json
     """
-    from gpuledger.analyse.recorded.nvidia_tables import columns_for, report_named
-    from gpuledger.present.views.nvidia import nvidia_sheet, stats_document
-    from gpuledger.present.views.shown import ShownAnswer
-    from gpuledger.trace.model import NotMeasured
+    from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS, columns_for
+    from gpuledger.present.views.nvidia import nvidia_sheet, stats_answer
     from gpuledger.verbs.profiles import profile_name, read_profile
 
     names = dict.fromkeys(name for text in reports or _DEFAULT_REPORTS for name in _split(_known_names(text)))
-    asked = tuple(report for report in map(report_named, names) if report is not None)
+    asked = tuple(NVIDIA_REPORTS[name] for name in names)
     trace = read_profile(profile, columns_for(asked), limits=limits, progress=progress)
     progress.stage("making the tables")
-    tables = tuple((report.name, nvidia_sheet(report, trace)) for report in asked)
-    name = profile_name(profile)
-    if all(isinstance(sheet, NotMeasured) for _, sheet in tables):
-        raise _nothing(name, trace, tables)
-    return ShownAnswer(tables, lambda: stats_document(name, tables, trace.health))
+    answer = stats_answer(
+        profile_name(profile), [(report, nvidia_sheet(report, trace)) for report in asked], trace.health
+    )
+    if not answer.tables():
+        raise _nothing(answer, trace)
+    return answer
 
 
-def _nothing(profile: str, trace: Trace, tables: Sequence[NamedSheet]) -> NothingRecorded:
-    from gpuledger.trace.model import NotMeasured
-
-    reasons = list(dict.fromkeys(sheet.reason for _, sheet in tables if isinstance(sheet, NotMeasured)))
+def _nothing(answer: StatsAnswer, trace: Trace) -> NothingRecorded:
+    reasons = list(dict.fromkeys(table.not_measured for table in answer.reports if table.not_measured is not None))
     origin = trace.origin
     version = f"{origin.tool} {origin.tool_version or 'of unknown version'}"
     hint = "`gpuledger info` says what was recorded"
@@ -114,9 +110,9 @@ def _nothing(profile: str, trace: Trace, tables: Sequence[NamedSheet]) -> Nothin
         version = f"{version}, export schema {origin.schema_version or 'unknown'}"
         hint = f"{hint}; record again with `nsys profile --trace=cuda,nvtx`"
     held = [f"{name} ({count:,})" for name, count in origin.source_rows if count]
-    asked = tables[0][0] if len(tables) == 1 else "any of the tables asked for"
+    asked = answer.reports[0].report if len(answer.reports) == 1 else "any of the tables asked for"
     return NothingRecorded(
-        f"{profile}: nothing for {asked}: {reasons[0]}",
+        f"{answer.profile}: nothing for {asked}: {reasons[0]}",
         found="\n".join([*reasons[1:], f"{version}; rows: {', '.join(held) or 'none at all'}"]),
         hint=hint,
     )

@@ -14,18 +14,10 @@ import pytest
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from gpuledger.analyse.align.alignment import Alignment, Isolation, alignment
+from gpuledger.analyse.align.alignment import Alignment, alignment
+from gpuledger.analyse.align.checks import CHECKS, KNOWN, NOT_MEASURED, TIERS, WARN, KnownDifferences, known
+from gpuledger.analyse.align.operation_kernels import Isolation, mock_forwards, model_forwards
 from gpuledger.analyse.align.operation_side import side
-from gpuledger.analyse.align.side_by_side import (
-    CHECKS,
-    KNOWN,
-    NOT_MEASURED,
-    TIERS,
-    WARN,
-    KnownDifferences,
-    known,
-)
-from gpuledger.analyse.align.sides_from import mock_forwards, model_forwards
 from gpuledger.catalog.kernel_names import parse
 from gpuledger.read import open_trace
 from gpuledger.selection import Selection
@@ -72,17 +64,13 @@ def aligned(
     tier: str = "mock",
     accepted: KnownDifferences | None = None,
 ) -> Alignment:
-    ours = mock_forwards(mock, "mock", Selection(), mock_range, isolation)
-    chosen = side(ours.forwards)
-    theirs = [
-        model_forwards(model, f"rank{number}", Selection(), isolation, chosen.kernels)
+    ours = side([mock_forwards(mock, "mock", Selection(), mock_range, isolation)])
+    ranks = [
+        forwards
         for number, model in enumerate(models)
+        for forwards in model_forwards(model, f"rank{number}", Selection(), isolation, ours.kernels)
     ]
-    ranks = [forwards for rank in theirs for forwards in rank.forwards]
-    remarks = (*ours.notes, *(note for rank in theirs for note in rank.notes))
-    return alignment(
-        chosen, side(ranks, chosen.kernels), isolation, TIERS[tier], accepted or KnownDifferences(), remarks=remarks
-    )
+    return alignment(ours, side(ranks, ours.kernels), isolation, TIERS[tier], accepted or KnownDifferences())
 
 
 def verdicts(checked: Alignment) -> dict[str, str]:

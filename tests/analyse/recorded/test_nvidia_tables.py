@@ -15,12 +15,12 @@ from support.command import CAPTURES, NAMES, ROOT, gpuledger
 from support.profiles.nsys_exports import call, kernel, minimal, push
 from support.thorough import some
 
-REPORT_NAMES = [report.name for report in NVIDIA_REPORTS]
+REPORT_NAMES = list(NVIDIA_REPORTS)
 
 
 def ours(trace: Trace, name: str) -> str:
     """Our CSV; empty where NVIDIA leaves an empty file."""
-    report = next(report for report in NVIDIA_REPORTS if report.name == name)
+    report = NVIDIA_REPORTS[name]
     sheet = nvidia_sheet(report, trace)
     return "" if isinstance(sheet, NotMeasured) or not sheet.rows else sheet_csv(sheet)
 

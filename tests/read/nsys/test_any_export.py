@@ -19,7 +19,6 @@ from gpuledger.present.views.memory import memory_answer
 from gpuledger.present.views.ranges import ranges_answer
 from gpuledger.present.views.report import ledger_sheet
 from gpuledger.present.views.steps import steps_answer
-from gpuledger.present.views.tables import tables_document
 from gpuledger.present.writers import write
 from gpuledger.present.writers.json import json_text
 from gpuledger.selection import Selection
@@ -55,11 +54,7 @@ def test_every_question_about_a_random_export(part: int, unpacked: Callable[[str
                 assert write(ranges.document(), form, width=80)
                 for answer in (gaps_answer, steps_answer, memory_answer):
                     assert write(answer(path.name, trace, [device]).document(), form, width=80)
-                assert write(
-                    tables_document("ledger", path.name, [ledger_sheet(device)], trace.health, device.zero_ns),
-                    form,
-                    width=80,
-                )
+                assert ledger_sheet(device).rows
             assert broken_laws(report) == []
             assert ways[number % 3](report)
     assert answered > 10
@@ -80,12 +75,7 @@ def test_a_range_that_is_open_much_longer_than_the_steps_is_no_share_of_them(tmp
 def test_the_tree_of_ranges_minds_neither_marks_nor_the_order_of_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nvtx = [
-        push(20, 30, "inner"),
-        push(12, None, "a mark", eventType=34),
-        push(10, 90, "outer"),
-        push(40, 50, "inner"),
-    ]
+    nvtx = [push(20, 30, "inner"), push(12, None, "a mark", eventType=34), push(10, 90, "outer"), push(40, 50, "inner")]
     calls = [call(22, 24, correlationId=1), call(42, 44, correlationId=2), call(60, 62, correlationId=3)]
     kernels = [kernel(25, 35, correlationId=1), kernel(45, 52, correlationId=2), kernel(63, 66, correlationId=3)]
     trace = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=calls, NVTX=nvtx))

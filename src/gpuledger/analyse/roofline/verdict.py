@@ -214,10 +214,8 @@ class KernelVerdict(Struct, frozen=True):
 
     @property
     def headroom(self) -> float | NotMeasured:
-        """What share of the time would go if the kernel reached as much of its nearest roof as can be reached.
-
-        A kernel can be at the roof with traffic that it does not need: then what going without that would save.
-        """
+        """What share of the time would go if the kernel reached as much of its nearest roof as can be reached. A kernel
+        can be at the roof with traffic that it does not need: then what going without that would save."""
         if isinstance(self.roof_share, NotMeasured):
             return self.roof_share
         return max(self._below_the_roof, 0.0 if self.wasted is None else self.wasted.saving_share)

@@ -16,7 +16,7 @@ from gpuledger.verbs.definition import Option
 from gpuledger.verdicts import FAIL, UNDECIDED
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.align.side_by_side import KnownDifferences
+    from gpuledger.analyse.align.checks import KnownDifferences
     from gpuledger.present.views.compare.align import AlignAnswer
 
 GATE: Final = 3
@@ -60,7 +60,7 @@ def _accepted(path: Path) -> KnownDifferences:
     """The differences that the user knows of, from a TOML file."""
     import tomllib
 
-    from gpuledger.analyse.align.side_by_side import CHECKS, known
+    from gpuledger.analyse.align.checks import CHECKS, known
     from gpuledger.read.source import look_at, opened
 
     with opened(look_at(path)) as file:

@@ -11,8 +11,7 @@ from typing import Annotated
 import click
 
 from gpuledger.cli.output import Output
-from gpuledger.doctor import trial_launches, trial_torch
-from gpuledger.doctor.check import ExaminedMachine, ProfileWriter, TrialTools, here
+from gpuledger.doctor.check import ExaminedMachine, ProfileWriter
 from gpuledger.present.views.runs.doctor import doctor_answer
 from gpuledger.read import open_trace
 from gpuledger.read.nsys.report import NsysRepReader
@@ -69,12 +68,9 @@ def doctor(
       gpuledger doctor --format=json | jq -r '.checks[].commands[]'
     """
     written = None if profile is None else _writer_of(profile)
-    handed = TrialTools(
-        Path(trial_launches.__file__),
-        Path(trial_torch.__file__),
-        kernels_in=lambda export: len(open_trace(export, only=(Table.KERNELS,))[Table.KERNELS]),
+    patient = ExaminedMachine(
+        lambda export: len(open_trace(export, only=(Table.KERNELS,))[Table.KERNELS]), is_quick=quick, written=written
     )
-    patient = ExaminedMachine(here(), handed, is_quick=quick, written=written)
     with _check_line(quiet=output.quiet) as tell:
         found = doctor_answer(patient, tell)
     output.show(found.document())

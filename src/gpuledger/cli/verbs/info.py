@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _formats() -> str:
-    from gpuledger.read.formats import formats_table
+    from gpuledger.read.registry import formats_table
 
     return formats_table()
 

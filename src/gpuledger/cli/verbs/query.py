@@ -41,15 +41,13 @@ def query(
     """Show the answer to a question, or the tables that can be asked."""
     from gpuledger.present.views.query import query_document, schema_document
     from gpuledger.sql.statement import no_table
-    from gpuledger.sql.tables import BY_NAME, TABLES
-    from gpuledger.verbs.profiles import profile_name
+    from gpuledger.sql.tables import BY_NAME, TABLES, QuerySchema
 
     if schema is not None:
         if schema and schema.lower() not in BY_NAME:
             raise no_table(schema)
-        output.show(schema_document((BY_NAME[schema.lower()],) if schema else TABLES))
+        output.show(schema_document(QuerySchema((BY_NAME[schema.lower()],) if schema else TABLES)))
         return
     if profile is None or sql is None:
         raise click.UsageError("name a profile and a question, e.g. `gpuledger query run.sqlite 'SELECT ...'`.")
-    answer = verb(profile, sys.stdin.read() if sql == "-" else sql, **asked)
-    output.show(query_document(profile_name(profile), answer, answer.health))
+    output.show(query_document(verb(profile, sys.stdin.read() if sql == "-" else sql, **asked)))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gpuledger.messages import Message, say
-from gpuledger.present.document import Block, Document, Remarks, SheetBlock, SheetTitle, json_by
+from gpuledger.present.document import Block, Document, Remarks, SheetBlock, SheetTitle
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.sql.answer import QueryAnswer, Value
-from gpuledger.sql.tables import QueryTable
-from gpuledger.trace.model import Note
+from gpuledger.sql.tables import QuerySchema, QueryTable
 from gpuledger.units import count_text
 
 SHOWN: Final = 50
@@ -21,17 +19,17 @@ SHOWN: Final = 50
 _NUMBERS: Final = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
 
 
-def query_document(profile: str, answer: QueryAnswer, notes: Iterable[Note]) -> Document:
-    """The rows, then what is not among them. JSON is the document gpuledger.query/1."""
+def query_document(answer: QueryAnswer) -> Document:
+    """The rows, then what is not among them."""
     told = tuple(_remarks(answer))
     return Document(
         blocks=lambda: (
             SheetBlock(answer_sheet(answer, SHOWN, exact=False), tells_hidden=True),
             *([Remarks(told)] if told else []),
         ),
-        data=json_by("inventory.query_json", profile, answer, notes),
+        data=lambda: answer,
         sheets=lambda: (answer_sheet(answer, len(answer.rows), exact=True),),
-        remarks=tuple(answer.notes) + ((_cut(answer),) if answer.is_cut else ()),
+        remarks=tuple(answer.not_measured) + ((_cut(answer),) if answer.is_cut else ()),
     )
 
 
@@ -65,7 +63,7 @@ def _cell(value: Value, *, exact: bool) -> Cell:
 
 
 def _remarks(answer: QueryAnswer) -> list[str]:
-    told: list[str] = list(answer.notes)
+    told: list[str] = list(answer.not_measured)
     if not answer.rows:
         told.append(say("No rows."))
     if len(answer.rows) > SHOWN:
@@ -87,24 +85,20 @@ def _cut(answer: QueryAnswer) -> Message:
     )
 
 
-def schema_document(tables: Sequence[QueryTable]) -> Document:
+def schema_document(schema: QuerySchema) -> Document:
     """What can be asked: all tables, or the columns of one."""
-    sheets = (_columns_sheet(tables[0]),) if len(tables) == 1 else (_tables_sheet(tables),)
-    blocks: tuple[Block, ...] = tuple(SheetBlock(sheet, SheetTitle.BARE) for sheet in sheets)
-    more = Remarks((say("The columns of one: gpuledger query --schema {table}", table=tables[0].name),))
+    tables = schema.tables
+    sheet, more = _columns_sheet(tables[0]), list[Block]()
+    if len(tables) > 1:
+        columns = (
+            Column("table", say("table"), Unit.TEXT, "name"),
+            Column("row", say("a row is"), Unit.TEXT, is_prose=True),
+        )
+        sheet = Sheet.of("tables", say("Tables"), columns, tables)
+        more = [Remarks((say("The columns of one: gpuledger query --schema {table}", table=tables[0].name),))]
     return Document(
-        blocks=lambda: blocks if len(tables) == 1 else (*blocks, more),
-        data=json_by("inventory.query_schema_json", tables),
-        sheets=lambda: sheets,
+        blocks=lambda: (SheetBlock(sheet, SheetTitle.BARE), *more), data=lambda: schema, sheets=lambda: (sheet,)
     )
-
-
-def _tables_sheet(tables: Sequence[QueryTable]) -> Sheet:
-    columns = (
-        Column("table", say("table"), Unit.TEXT, "name"),
-        Column("row", say("a row is"), Unit.TEXT, is_prose=True),
-    )
-    return Sheet.of("tables", say("Tables"), columns, tables)
 
 
 def _columns_sheet(table: QueryTable) -> Sheet:

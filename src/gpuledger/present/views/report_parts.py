@@ -331,7 +331,7 @@ def use_blocks_of(run: ProfiledRun) -> list[Block]:
         return []
     from gpuledger.present.views.work.utilization import summary_blocks, use_blocks
 
-    return [*use_blocks(device, run.use[device.gpu]), *summary_blocks(run.against.get(device.gpu, ()))]
+    return [*use_blocks(device, run.use[device.gpu]), *summary_blocks(device.gpu, run.against.get(device.gpu, ()))]
 
 
 def closing(report: ReportAnswer) -> list[Message]:

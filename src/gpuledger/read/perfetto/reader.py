@@ -17,9 +17,9 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.assembled import Columns, RawTables, copy_columns, looked_up
-from gpuledger.read.nsys.report_events import Damage
 from gpuledger.read.perfetto.packets import PerfettoPackets, PerfettoSlices, PerfettoTrack
-from gpuledger.read.request import Progress, WantedColumns, counted
+from gpuledger.read.protobuf import Damage
+from gpuledger.read.request import Format, Progress, WantedColumns, counted
 from gpuledger.read.source import Source, in_time, opened
 from gpuledger.read.stream import PlainFile, cut_off, too_large, unpacked
 from gpuledger.regex import regex
@@ -78,6 +78,14 @@ class PerfettoReader:
     """A Perfetto trace with GPU work -> Trace."""
 
     name = "perfetto"
+    formats = (
+        Format(
+            ".pftrace, also gzipped",
+            "`gpuledger export`, `rocprofv3 --output-format pftrace`, torch.profiler",
+            "of 2026; no public one with GPU work",
+            "synchronizations, allocations, counters; names of GPUs but in ours",
+        ),
+    )
 
     def recognises(self, source: Source) -> bool:
         return is_perfetto(source.head)

@@ -18,15 +18,19 @@ from numpy.typing import NDArray
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read.assembled import Columns, RawTables, copy_columns, ints, looked_up, recorded
-from gpuledger.read.nsys.container import NULL, NsysExport
+from gpuledger.read.columns import NULL, StoredTables
 from gpuledger.read.request import WantedColumns, counted
 from gpuledger.read.rocm.words import (
     OWN_WORK,
     add_allocations,
     agent_gpu,
+    bare_symbol,
     blocks,
+    call_numbers,
     finish,
+    launch_columns,
     layer_of,
+    range_columns,
     streams,
 )
 from gpuledger.trace.model import PID_BITS, Gpu, Private, Trace
@@ -50,7 +54,7 @@ def reader_of(tables: Mapping[str, Collection[str]]) -> Callable[..., Trace] | N
 class _Database:
     """The tables of one set, asked for by their names without the set's UUID; what is not there has no rows."""
 
-    def __init__(self, export: NsysExport, name: str, suffix: str = "") -> None:
+    def __init__(self, export: StoredTables, name: str, suffix: str = "") -> None:
         self._export, self._name, self._suffix = export, name, suffix
         self._rows: dict[str, int] = {}
 
@@ -116,7 +120,7 @@ def _program(command: str) -> str | None:
     return PurePath(command.split()[0]).name if command.split() else None
 
 
-def _read_rocpd(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
+def _read_rocpd(export: StoredTables, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
     raw = RawTables(name, wanted, limits)
     sets = [
         _RocpdSet(_Database(export, name, table.removeprefix(_AGENTS)), raw)
@@ -211,7 +215,7 @@ class _RocpdSet:
             "start_ns": columns["start"],
             "end_ns": columns["end"],
             "pid": _by_dict(columns["pid"], self._pid_of),
-            "correlation": np.where(stack > 0, stack, NOT_RECORDED),
+            "correlation": call_numbers(stack),
         }
 
     def _devices(self, agents: Ints) -> Ints:
@@ -232,22 +236,18 @@ class _RocpdSet:
         names = self._raw.codes.column(text or other for text, other in zip(shown, mangled, strict=True))
         registers = np.maximum(symbols["arch_vgpr_count"], 0) + np.maximum(symbols["accum_vgpr_count"], 0)
         kernel, ids = table["kernel_id"], symbols["id"]
+        registers_of = looked_up(kernel, ids, registers)
         fixed = looked_up(kernel, ids, recorded(symbols["group_segment_size"]))
         shared = recorded(table["group_segment_size"])
-        workgroup = _triple(table, *_WORKGROUP)
         self._raw.add(
             Table.KERNELS,
             self._common(table)
+            | launch_columns(_triple(table, *_GRID), _triple(table, *_WORKGROUP), registers_of, fixed, shared)
             | {
                 "device": self._devices(table["agent_id"]),
                 "stream": streams(table["stream_id"], table["queue_id"]),
                 "name": looked_up(kernel, ids, names),
                 "mangled_name": looked_up(kernel, ids, self._raw.codes.column(mangled)),
-                "grid": blocks(_triple(table, *_GRID), workgroup),
-                "block": workgroup,
-                "registers": looked_up(kernel, ids, np.where(registers > 0, registers, NOT_RECORDED)),
-                "smem_static_bytes": fixed,
-                "smem_dynamic_bytes": np.where(shared >= 0, np.maximum(shared - np.maximum(fixed, 0), 0), NOT_RECORDED),
             },
         )
 
@@ -291,16 +291,13 @@ class _RocpdSet:
         rows = np.flatnonzero(~is_call)
         if len(rows):
             named = self._messages(table["event_id"][rows])
-            columns = {key: values[rows] for key, values in columns.items() if key != "correlation"}
+            columns = {key: values[rows] for key, values in columns.items()}
             columns["name"] = np.where(named >= 0, named, columns["name"])
             is_roctx = np.array([place.startswith("MARKER") for place, _ in said], bool)[pair.reshape(-1)][rows]
-            columns["domain"] = self._raw.codes.column(
+            own_domains = self._raw.codes.column(
                 "" if own else domains[domain[row]] for own, row in zip(is_roctx.tolist(), rows.tolist(), strict=True)
             )
-            columns["kind"] = np.where(
-                columns["start_ns"] == columns["end_ns"], self._raw.codes["mark"], self._raw.codes["push_pop"]
-            )
-            self._raw.add(Table.RANGES, columns)
+            self._raw.add(Table.RANGES, range_columns(self._raw, columns, own_domains))
 
     def _messages(self, events: Ints) -> Ints:
         """What roctx's markers say, which their events hold as JSON; NO_TEXT where that is nothing."""
@@ -358,7 +355,7 @@ class _RocpdSet:
         )
 
 
-def _read_rpd(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
+def _read_rpd(export: StoredTables, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
     raw, database = RawTables(name, wanted, limits), _Database(export, name)
     strings = database.by_id("rocpd_string", "string")
     api = database.columns("rocpd_api", "id", "pid", "tid", "start", "end", "apiName_id", "args_id")
@@ -461,9 +458,7 @@ def _rpd_calls(raw: RawTables, api: Mapping[str, Ints], strings: Mapping[int, st
     is_marker = np.array([text == "UserMarker" for text in texts], bool)[name]
     said = raw.codes.column(strings.get(number) or None for number in args.tolist())[arg]
     columns["name"] = np.where(is_marker & (said >= 0), said, columns["name"])
-    columns["kind"] = np.where(api["start"] == api["end"], raw.codes["mark"], raw.codes["push_pop"])
-    columns["domain"] = np.full(len(name), raw.codes[""])
-    raw.add(Table.RANGES, columns, ~is_own & ~chosen)
+    raw.add(Table.RANGES, range_columns(raw, columns, ""), ~is_own & ~chosen)
 
 
 _UNITS: Final = {"sclk": " [MHz]", "mclk": " [MHz]", "power": " [W]", "temp": " [C]", "vram": " [%]"}
@@ -495,7 +490,7 @@ def _whole(text: str) -> int:
     return round(value) if abs(value) < 2**62 else NOT_RECORDED
 
 
-def _read_v1(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
+def _read_v1(export: StoredTables, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
     raw, database = RawTables(name, wanted, limits), _Database(export, name)
     pids = [np.empty(0, np.int64)]
     own_pids = np.unique(database.columns("OPS", "proc-id")["proc-id"])  # where `pid` numbers a row of the picture
@@ -528,8 +523,7 @@ def _read_v1(export: NsysExport, name: str, wanted: WantedColumns, limits: Limit
         if into is Table.COPIES:
             common |= copy_columns(raw, numbers, texts)
         elif into is Table.RANGES:
-            kinds = np.where(columns["BeginNs"] == columns["EndNs"], raw.codes["mark"], raw.codes["push_pop"])
-            common |= {"name": codes, "kind": kinds, "domain": np.full(len(codes), raw.codes[""])}
+            common = range_columns(raw, common | {"name": codes}, "")
         else:
             common["name"] = codes
         if into is Table.CALLS:
@@ -548,7 +542,7 @@ def _v1_kernels(raw: RawTables, database: _Database) -> Ints:
     """Kernels as rocprof writes them where it traced no calls; and their processes."""
     table = database.columns("KERN", "BeginNs", "EndNs", "gpu-id", "queue-id", "pid", "grd", "wgr", "lds")
     texts, numbers = database.texts("KERN", "KernelName")
-    names = raw.codes.column(text.strip('"').removesuffix(" [clone .kd]").removesuffix(".kd") for text in texts)
+    names = raw.codes.column(bare_symbol(text.strip('"')) for text in texts)
     raw.add(
         Table.KERNELS,
         {

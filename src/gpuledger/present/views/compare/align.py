@@ -8,9 +8,11 @@ from typing import Annotated, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpuledger.analyse.align.alignment import Alignment, Isolation
+from gpuledger.analyse.align.alignment import Alignment
+from gpuledger.analyse.align.checks import AlignCheck, CheckName, Figure
+from gpuledger.analyse.align.kernel_sequences import AlignRow
+from gpuledger.analyse.align.operation_kernels import Isolation
 from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
-from gpuledger.analyse.align.side_by_side import AlignCheck, AlignRow, CheckName, Figure
 from gpuledger.catalog.kernel_names import label
 from gpuledger.messages import joined, say
 from gpuledger.present import document as doc

@@ -28,9 +28,8 @@ from gpuledger.analyse.diff.compare import (
 from gpuledger.analyse.diff.gate import GateOutcome
 from gpuledger.analyse.diff.noise import Controls
 from gpuledger.analyse.diff.pairs import Overlap, PairLevel, RangePair
-from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunKernel, RunSide
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunKernel, RunSide, range_shares
 from gpuledger.analyse.phases.phase_costs import IDLE, OTHER_WORK
-from gpuledger.analyse.ranges.range_tree import range_shares
 from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.books import Line

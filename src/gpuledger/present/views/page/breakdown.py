@@ -36,7 +36,7 @@ from gpuledger.present.views.page.over_time import place_on_timeline
 from gpuledger.present.views.page.rooflines import operator_roofline_chart
 from gpuledger.present.views.report_parts import drawing_order, ledger_title
 from gpuledger.present.views.words import gaps_text, steady_title
-from gpuledger.present.views.work.light import kernels_sheet, light_chart, light_sheet, parts_sentence, step_sentence
+from gpuledger.present.views.work.light import light_chart, light_sheets, parts_sentence, step_sentence
 from gpuledger.replay.path_summary import OffPathRow, PathCallRow, PathOperationRow, PathSummary
 from gpuledger.rows import Row
 from gpuledger.trace.model import NotMeasured
@@ -80,7 +80,7 @@ def light_section(report: ReportAnswer) -> doc.Section | None:
         doc.Paragraph(step_sentence(device, books)),
         light_chart(device, books),
         *([] if under is None else [under]),
-        *(doc.SheetBlock(sheet(device, books)) for sheet in (light_sheet, kernels_sheet)),
+        *map(doc.SheetBlock, light_sheets(device, books)),
     )
     return doc.Section(
         "speed-of-light", say("What compute time was good for"), blocks, say("Compute time"), parts_sentence(books)
@@ -164,7 +164,7 @@ def layers_section(report: ReportAnswer) -> doc.Section | None:
     share = share_text(most.time_ns / (costs.whole_ns - costs.idle_ns))
     result = say("{phase}: {share} of the GPU's work", phase=most.phase, share=share)
     blocks = (
-        _rows("phases", steady_title(device, say("Phases"), with_gpu=False), PhaseRow, costs.rows, anchor="phases"),
+        _rows("phases", steady_title(device, say("Phases")), PhaseRow, costs.rows, anchor="phases"),
         _rows(
             "phase_layers",
             say("Phases by layer, mean of the steady steps") if costs.steps else say("Phases by layer"),
@@ -278,7 +278,7 @@ def gaps_section(report: ReportAnswer) -> doc.Section:
         _rows("by_cause", say("Idle time by cause"), CauseRow, summary.by_cause, anchor="causes"),
         _rows(
             "by_trigger",
-            steady_title(device, say("Idle time by trigger"), with_gpu=False),
+            steady_title(device, say("Idle time by trigger")),
             TriggerRow,
             summary.by_trigger,
             anchor="triggers",

@@ -19,14 +19,12 @@ from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.findings.rules import RULE_OF
 from gpuledger.ledger.causes import TRIGGERS
-from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, columns, icicle
 from gpuledger.present.charts.over_time import Band, HeatRow, heat_map, memory_area
 from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Sheet
-from gpuledger.present.views.tables import stretch_sheet
 from gpuledger.present.views.words import steady_title
 from gpuledger.trace.model import NotMeasured, os_pid
 from gpuledger.trace.spans import Span
@@ -133,35 +131,35 @@ def streams_chart(report: ReportAnswer) -> doc.Chart:
 
 def launches_section(report: ReportAnswer) -> doc.Section:
     """What launching costs, and how far the host runs ahead."""
-    costs, delays = report.launches, report.launches.queue.delays
+    costs, queue = report.launches, report.launches.queue
     said = say(
         "Work that queues for long was launched well ahead: the host keeps up. Where work starts at "
         "once, the GPU was waiting for it."
     )
     blocks: list[doc.Block] = (
         [doc.not_measured(say("no launch call is in the profile"))]
-        if delays is None
-        else [_delays_chart(delays.by_bucket), doc.Paragraph(said, "note")]
+        if queue.queued_median_ns is None
+        else [_delays_chart(costs.by_delay), doc.Paragraph(said, "note")]
     )
     device = report.run.main_device
-    titled = partial(steady_title, device, with_gpu=False)
+    titled = partial(steady_title, device)
     blocks += _tables(
-        device,
         *(
             (titled(title), row_sheet(name, title, kind, rows))
             for name, title, kind, rows in (
                 ("launch_calls", say("Launch calls"), CallRow, costs.launch_calls),
                 ("waiting_calls", say("Calls that wait for the GPU"), CallRow, costs.waiting_calls),
-                ("queue", say("How far the host runs ahead"), QueueRow, (costs.queue_row,)),
+                ("queue", say("How far the host runs ahead"), QueueRow, (queue,)),
                 ("launches_by_range", say("Launches by range"), LaunchRangeRow, costs.by_range),
             )
         ),
     )
     result = ""
-    if delays is not None:
-        result = say("work starts {time} after its launch returned (median)", time=time_text(round(delays.median_ns)))
-        if device.steps is not None:
-            count = count_text(round(costs.queue.activities_per_step))
+    if queue.queued_median_ns is not None:
+        queued = time_text(round(queue.queued_median_ns))
+        result = say("work starts {time} after its launch returned (median)", time=queued)
+        if queue.per_step is not None:
+            count = count_text(round(queue.per_step))
             result = say("{count} pieces of work per step; {queued}", count=count, queued=result)
     return doc.Section("launches", say("Launches and the queue"), tuple(blocks), result=result)
 
@@ -185,10 +183,9 @@ def memory_section(report: ReportAnswer) -> doc.Section:
         draw = partial(memory_area, say("Device memory in use"), said, [Band(use.most_bytes)], window_ends(report.run))
         blocks += [doc.Paragraph(said, "lead"), doc.Chart(draw, name="memory-chart")]
     device = report.run.main_device
-    copies, calls = (steady_title(device, title, with_gpu=False) for title in (say("Copies"), say("Allocation calls")))
+    copies, calls = (steady_title(device, title) for title in (say("Copies"), say("Allocation calls")))
     in_use = () if isinstance(report.memory.in_use, NotMeasured) else (report.memory.in_use,)
     blocks += _tables(
-        device,
         (copies, row_sheet("copies", copies, CopyRow, report.memory.copies)),
         (calls, row_sheet("allocation_calls", calls, CallRow, report.memory.allocation_calls)),
         (say("Device memory"), row_sheet("in_use", say("Device memory"), MemoryUseRow, in_use)),
@@ -205,14 +202,9 @@ def memory_section(report: ReportAnswer) -> doc.Section:
     )
 
 
-def _tables(device: Device, *titled: tuple[str, Sheet]) -> list[doc.SheetBlock]:
+def _tables(*titled: tuple[str, Sheet]) -> list[doc.SheetBlock]:
     """Sheets with rows, under our own titles."""
-    has_steps = device.steps is not None
-    return [
-        doc.SheetBlock(stretch_sheet(sheet, has_steps=has_steps), caption=title)
-        for title, sheet in titled
-        if sheet.rows
-    ]
+    return [doc.SheetBlock(sheet, caption=title) for title, sheet in titled if sheet.rows]
 
 
 def ranges_section(report: ReportAnswer) -> doc.Section:

@@ -5,39 +5,28 @@ JSON is the document gpuledger.runbook/1: times end in their unit, and what is n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from operator import itemgetter
-from typing import Final
-from msgspec.structs import replace
-from gpuledger.present.charts.amounts import Bar, ChartColumn, Part, columns, stacked_bars
-from gpuledger.present.charts.svg import Picture
-from gpuledger.present.document import AGAIN, Block, Chart, Heading, Page, Paragraph, Section, Tile, chapters
-from gpuledger.present.views.runs.bench import figure, names_a_rank
-from gpuledger.runbook.definition import cell_title
-from gpuledger.runbook.engine import FINISHED
-from gpuledger.runbook.figures import OPEN
-from gpuledger.runbook.summary import CellRow
-from gpuledger.units import share_text, time_text
-from gpuledger.verdicts import FAIL, PASS, UNDECIDED
-
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Literal
+from functools import partial
+from operator import itemgetter
+from typing import Annotated, Final, Literal
 
 from msgspec.structs import replace
 
 from gpuledger.capture.secrets import shareable_command, shareable_value
 from gpuledger.errors import GpuledgerError
 from gpuledger.present import document as doc
+from gpuledger.present.charts.amounts import Bar, ChartColumn, Part, columns, stacked_bars
+from gpuledger.present.charts.svg import Picture
+from gpuledger.present.document import AGAIN, Block, Chart, Heading, Page, Paragraph, Section, Tile, chapters
 from gpuledger.present.safe_text import shell_lines, shell_word, visible
 from gpuledger.present.sheet import Column, Sheet, Term
 from gpuledger.present.views.answer import VerbAnswer
-from gpuledger.present.views.runs.bench import figure, heading
+from gpuledger.present.views.runs.bench import figure, heading, names_a_rank
 from gpuledger.rows import Label, Row, Unit
 from gpuledger.runbook.definition import MatrixCell, Runbook, cell_title
 from gpuledger.runbook.engine import DONE, FAILED, FINISHED, MISSED, NOT_RUN, CellRecord, RunOutcome
-from gpuledger.runbook.figures import Documents, SavingRow, documents_of
+from gpuledger.runbook.figures import OPEN, Documents, SavingRow, documents_of
 from gpuledger.runbook.plan import CellJob, Choices
 from gpuledger.runbook.summary import (
     CellRow,

@@ -487,7 +487,7 @@ def test_counters_are_samples_and_say_what_kernels_use(name: str, tmp_path: Path
     trace = open_trace(path, only=tuple(Table), where_sampled=SAMPLES)
     rows = columns_of(trace[Table.METRICS], "gpu", "name", "value")
     assert rows[:2] == [(0, "SM Active [%]", 80), (0, name.replace("(", "[").replace(")", "]"), 20)]
-    assert {(0, "SM Clock [Hz]", 1_755_000_000), (0, "Power [W]", 513), (0, "Bytes", 2**33)} <= set(rows)
+    assert {(0, "SM Clock [Hz]", 1_755_000_000), (0, "Power [W]", 513), (0, "Bytes [count]", 2**33)} <= set(rows)
     use = use_of_kernels(trace, 0)
     assert isinstance(use, UseOfKernels)
     levels = {kernel.name: [figure.percent for figure in kernel.figures.values()] for kernel in use.kernels}

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunRange, RunSide
-from gpuledger.analyse.ranges.range_tree import RangeRole, range_shares
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, RangeRole, RunRange, RunSide, range_shares
 from gpuledger.changes.named_work import NamedKernels, NamedLines, NamedRanges, named_work
 from gpuledger.errors import MeansSeveral
 from gpuledger.ledger.device import analyse_devices

@@ -21,7 +21,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from gpuledger.read.nsys.container import NULL, ColumnRange, IntegerColumns, TextColumn
+from gpuledger.read.columns import NULL, ColumnRange, IntegerColumns, TextColumn
 from gpuledger.read.nsys.schema import SMALL_COLUMNS
 from gpuledger.read.request import Progress
 from gpuledger.regex import regex

@@ -1,4 +1,4 @@
-"""What the nsys reader asks of a container: the tables of an export, whatever holds them."""
+"""Columns of tables as they are stored, whatever holds them: SQLite, Arrow, or the parts of a report."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class TextColumn(Struct, frozen=True):
         return [texts[number] for number in self.numbers.tolist()]
 
 
-class NsysExport(Protocol):
-    """The tables of one nsys export."""
+class StoredTables(Protocol):
+    """The tables of one profile."""
 
     @property
     def container(self) -> str:
-        """What holds the tables: sqlite, parquetdir or arrowdir."""
+        """What holds the tables: sqlite, parquetdir, arrowdir or nsys-rep."""
 
     @property
     def decoding(self) -> Decoding | None:

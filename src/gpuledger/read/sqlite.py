@@ -20,10 +20,10 @@ import numpy as np
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read.nsys import btree
-from gpuledger.read.nsys.container import NULL, IntegerColumns, TextColumn
+from gpuledger.read import btree
+from gpuledger.read.columns import NULL, IntegerColumns, TextColumn
 from gpuledger.read.nsys.reader import read_export
-from gpuledger.read.request import Progress, WantedColumns, too_many_rows
+from gpuledger.read.request import Format, Progress, WantedColumns, too_many_rows
 from gpuledger.read.source import Source, changed, in_time, opened, too_slow
 from gpuledger.system.opening import copy_into, is_limited, seen, times_open
 from gpuledger.trace.model import Decoding, Trace
@@ -67,7 +67,7 @@ class StatementWatch:
         return self.steps > self._most_steps
 
 
-class SqliteExport:
+class SqliteTables:
     """One open database, as the tables of an export."""
 
     container = "sqlite"
@@ -249,7 +249,7 @@ def _quote(identifier: str) -> str:
 
 
 @contextlib.contextmanager
-def open_sqlite(source: Source, limits: Limits, progress: Progress) -> Iterator[SqliteExport]:
+def open_sqlite(source: Source, limits: Limits, progress: Progress) -> Iterator[SqliteTables]:
     """Open `source` for reading and close it after. What SQLite says of a broken file becomes one sentence."""
     _refuse_if_cut(source)
     log_bytes = seen(Path(f"{source.path}-wal")).st_size
@@ -262,7 +262,7 @@ def open_sqlite(source: Source, limits: Limits, progress: Progress) -> Iterator[
             connection.set_authorizer(_only_reads)
             connection.set_progress_handler(watch, _STEPS_BETWEEN_CHECKS)
             connection.execute("BEGIN")  # one snapshot for all tables
-            yield SqliteExport(connection, source.name, limits, progress, watch, _own(source, stack))
+            yield SqliteTables(connection, source.name, limits, progress, watch, _own(source, stack))
         except (sqlite3.Error, UnicodeDecodeError) as error:  # a message that quotes a damaged schema is no text
             raise _in_one_sentence(source, error, limits, watch) from error
 
@@ -361,6 +361,27 @@ class SqliteReader:
     """What `nsys export --type=sqlite` writes, and the databases of AMD's profilers."""
 
     name = "sqlite"
+    formats = (
+        Format("SQLite export", "`nsys export --type=sqlite`", "nsys 2020 to 2026", "nothing"),
+        Format(
+            "rocpd, `*_results.db`",
+            "`rocprofv3` (ROCm 7), `--output-format rocpd`",
+            "schema 3, of 2025 and 2026",
+            "synchronizations, OS calls; calls and markers unless traced (`--sys-trace`)",
+        ),
+        Format(
+            ".rpd",
+            "`runTracer.sh`, rocpd_tracer of rocmProfileData",
+            "schema 2",
+            "names of GPUs, synchronizations, OS calls, allocations",
+        ),
+        Format(
+            "rocprof results.db (and kernels as CSV)",
+            "`rocprof --hip-trace`, `rocprof --timestamp on`",
+            "of 2025",
+            "names of GPUs, sizes of launches and copies, synchronizations, OS calls",
+        ),
+    )
 
     def recognises(self, source: Source) -> bool:
         return source.head.startswith(MAGIC)

@@ -29,7 +29,7 @@ from gpuledger.read.stream import Gunzipped, PlainFile, read_ahead, unpacked_siz
 from gpuledger.read.torch import events
 from gpuledger.read.torch import gather as torch_parallel
 from gpuledger.read.torch.columns import _triples
-from gpuledger.read.torch.gather import GatheredEvents, by_table, local_part, merged, remote_part, send
+from gpuledger.read.torch.gather import GatheredEvents, by_table, merged, receive, send
 from gpuledger.trace.tables import NOT_RECORDED
 from support.profiles.opened import trace_of
 from support.profiles.torch_traces import CALL, FILES, KERNEL, KERNEL_ARGS, OP, SMALL, saved
@@ -364,7 +364,7 @@ PARTS: list[Callable[[], GatheredEvents]] = [
 
 
 def test_parts_are_put_together_with_one_code_per_text() -> None:
-    tables, texts = by_table(merged([local_part(part()) for part in PARTS]))
+    tables, texts = by_table(merged([part() for part in PARTS]))
     kernels = tables[Table.KERNELS]
     assert [[*texts, None][code] for code in kernels["name"].tolist()] == ["b", "a", None, "c"]
     assert texts == ["b", "a", "c"]
@@ -377,8 +377,8 @@ def test_what_another_process_sends_is_what_it_read() -> None:
     for (_, sending), part in zip(pipes, PARTS, strict=True):
         send(sending, part())
     arrived, held = (
-        merged([arrived for receiving, _ in pipes if (arrived := remote_part(receiving)) is not None]),
-        merged([local_part(part()) for part in PARTS]),
+        merged([arrived for receiving, _ in pipes if (arrived := receive(receiving)) is not None]),
+        merged([part() for part in PARTS]),
     )
     assert replace(arrived, feeds={}) == replace(held, feeds={})
     for feed, columns in held.feeds.items():
@@ -386,7 +386,7 @@ def test_what_another_process_sends_is_what_it_read() -> None:
         assert all(np.array_equal(values, arrived.feeds[feed][key]) for key, values in columns.items())
     receiving, sending = multiprocessing.Pipe(duplex=False)
     send(sending, None)
-    assert remote_part(receiving) is None
+    assert receive(receiving) is None
 
 
 @given(st.lists(st.lists(st.integers(0, 10**6), min_size=3, max_size=3)), st.sampled_from([", ", ",", " , "]))
