@@ -4,7 +4,7 @@ profile to another.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, get_type_hints
+from typing import Annotated, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
-from gpuledger.verbs.definition import Option, parameter_of
+from gpuledger.verbs.definition import Option, options_of
 
 FEW: Final = 5  # rows of each table where no table is named
 
@@ -39,9 +39,7 @@ class AskedPart(Struct, frozen=True):
     limit: Limit | None = None
 
 
-PART: Final = {
-    name: parameter_of(name, hint, None) for name, hint in get_type_hints(AskedPart, include_extras=True).items()
-}
+PART: Final = options_of(AskedPart)
 TABLES: Final = [parameter for name, parameter in PART.items() if name != "device"]
 
 

@@ -96,7 +96,7 @@ def _alike(word: str, other: str) -> bool:
 OPTIONS: Final = "options"
 
 
-def _shared_options(parent: click.Context) -> str:
+def shared_options(parent: click.Context) -> str:
     """The options that many verbs have, with those that their help only names."""
     from gpuledger.cli.commands import command_of
 
@@ -122,7 +122,7 @@ def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
         click.echo(parent.get_help())
         return
     if words == (OPTIONS,):
-        click.echo(_shared_options(parent))
+        click.echo(shared_options(parent))
         return
     if len(words) == 1 and words[0] in VERBS:
         command = verb_named(words[0])

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from gpuledger.errors import WrongCall
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.regex import checked_regex
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
-from gpuledger.verbs.definition import NamesFrom, Option, Profile, SelectionOptions, VerbArgument
+from gpuledger.verbs.definition import NamesFrom, Option, Profile, SelectionOptions, VerbArgument, regex_option
 
 if TYPE_CHECKING:
     from gpuledger.analyse.align.checks import KnownDifferences
@@ -24,20 +23,15 @@ def align(
     *,
     range_pattern: Annotated[
         str | None,
-        Option("The operation is what ranges that match launch.", "--range", "REGEX", checked_regex, "ranges"),
+        regex_option("The operation is what ranges that match launch.", "ranges", "--range"),
     ] = None,
     kernel_pattern: Annotated[
         str | None,
-        Option("The operation is the kernels whose names match, on both sides.", "--pattern", "REGEX", checked_regex),
+        regex_option("The operation is the kernels whose names match, on both sides.", flag="--pattern"),
     ] = None,
     mock_range: Annotated[
         str | None,
-        Option(
-            "A forward of the mock is a range that matches. Default: a step.",
-            metavar="REGEX",
-            parse=checked_regex,
-            completes="ranges",
-        ),
+        regex_option("A forward of the mock is a range that matches. Default: a step.", "ranges"),
     ] = None,
     wanted: Annotated[Selection | None, SelectionOptions(("step_range", "step_kernel"))] = None,
     tier: Annotated[

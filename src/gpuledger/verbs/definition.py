@@ -73,6 +73,11 @@ class Option(NamedTuple):
     """Whether `gpuledger help options` explains it, and the help of a verb only names it."""
 
 
+def regex_option(help_: str, completes: Complete = "", flag: str = "", *, is_rare: bool = False) -> Option:
+    """An option whose value is a regular expression."""
+    return Option(help_, flag, "REGEX", checked_regex, completes, most=200, is_rare=is_rare)
+
+
 class VerbArgument(NamedTuple):
     """What is said of an argument."""
 
@@ -135,84 +140,52 @@ def _stretch(text: str) -> tuple[int | None, int | None]:
     return parse_stretch(text)
 
 
-SELECTION: Final = {
-    parameter.name: parameter
-    for parameter in (
-        VerbParameter(
-            "step_range",
-            str,
-            Option(
-                "Steps are the NVTX ranges that match. Default: auto-detected.",
-                metavar="REGEX",
-                parse=checked_regex,
-                completes="ranges",
-                most=200,
-            ),
+class _SelectionOptions(TypedDict):
+    step_range: Annotated[str, regex_option("Steps are the NVTX ranges that match. Default: auto-detected.", "ranges")]
+    step_kernel: Annotated[
+        str, regex_option("A step ends with each kernel whose name matches; argmax finds ArgMaxOps.", is_rare=True)
+    ]
+    level: Annotated[
+        str,
+        Option(
+            "Use the level of this name as the step; `gpuledger steps` lists them.",
+            metavar="NAME",
+            completes="levels",
+            most=200,
+            is_rare=True,
         ),
-        VerbParameter(
-            "step_kernel",
-            str,
-            Option(
-                "A step ends with each kernel whose name matches; argmax finds ArgMaxOps.",
-                metavar="REGEX",
-                parse=checked_regex,
-                most=200,
-                is_rare=True,
-            ),
+    ]
+    time: Annotated[
+        str,
+        Option(
+            "Only from A to B, as printed: 0.5s:1.5s, '12.3 ms:', or integer ns. 0 is where GPU work starts.",
+            metavar="A:B",
+            parse=_stretch,
+            most=200,
         ),
-        VerbParameter(
-            "level",
-            str,
-            Option(
-                "Use the level of this name as the step; `gpuledger steps` lists them.",
-                metavar="NAME",
-                completes="levels",
-                most=200,
-                is_rare=True,
-            ),
+    ]
+    range: Annotated[
+        str,
+        regex_option("Only what was launched inside ranges that match; each instance is a step by default.", "ranges"),
+    ]
+    device: Annotated[int, Option("Only GPU N.", metavar="N")]
+    rank: Annotated[
+        str,
+        Option(
+            "Only rank N of a profile or folder that holds several, as `gpuledger fleet` lists them; or `slowest`.",
+            metavar="N",
+            parse=_rank,
+            is_rare=True,
         ),
-        VerbParameter(
-            "time",
-            str,
-            Option(
-                "Only from A to B, as printed: 0.5s:1.5s, '12.3 ms:', or integer ns. 0 is where GPU work starts.",
-                metavar="A:B",
-                parse=_stretch,
-                most=200,
-            ),
-        ),
-        VerbParameter(
-            "range",
-            str,
-            Option(
-                "Only what was launched inside ranges that match; each instance is a step by default.",
-                metavar="REGEX",
-                parse=checked_regex,
-                completes="ranges",
-                most=200,
-            ),
-        ),
-        VerbParameter("device", int, Option("Only GPU N.", metavar="N")),
-        VerbParameter(
-            "rank",
-            str,
-            Option(
-                "Only rank N of a profile or folder that holds several, as `gpuledger fleet` lists them; or `slowest`.",
-                metavar="N",
-                parse=_rank,
-                is_rare=True,
-            ),
-        ),
-        VerbParameter(
-            "families",
-            Path,
-            Option("TOML file with your own kernel families. Default: ./pyproject.toml.", is_rare=True),
-        ),
-    )
-}
-"""What says which part of a profile to look at, and what a step is."""
+    ]
+    families: Annotated[
+        Path, Option("TOML file with your own kernel families. Default: ./pyproject.toml.", is_rare=True)
+    ]
 
-WithoutRank = Annotated[Selection, SelectionOptions(tuple(name for name in SELECTION if name != "rank"))]
+
+WithoutRank = Annotated[
+    Selection, SelectionOptions(tuple(name for name in _SelectionOptions.__annotations__ if name != "rank"))
+]
 """A selection of a verb about all ranks."""
 
 
@@ -272,8 +245,7 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[VerbParameter]:
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
             yield parameter_of(parameter.name, hint, parameter.default)
         elif get_args(hint):  # Unpack of a TypedDict
-            for name, option in get_type_hints(get_args(hint)[0], include_extras=True).items():
-                yield parameter_of(name, option, None)
+            yield from options_of(get_args(hint)[0]).values()
 
 
 def parameter_of(name: str, hint: Any, default: Any) -> VerbParameter:
@@ -289,3 +261,13 @@ def parameter_of(name: str, hint: Any, default: Any) -> VerbParameter:
     if isinstance(said, Option | VerbArgument) and hint is PythonOnly:
         raise TypeError(f"the type of {name} is not imported at run time")
     return VerbParameter(name, hint, said, default)
+
+
+def options_of(options: Any) -> dict[str, VerbParameter]:
+    """The options that the fields of a type declare, by name; none is required."""
+    hints = get_type_hints(options, include_extras=True)
+    return {name: parameter_of(name, hint, None) for name, hint in hints.items()}
+
+
+SELECTION: Final = options_of(_SelectionOptions)
+"""The options of a selection: which part of a profile to look at, and what a step is."""

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from gpuledger.errors import NothingRecorded, WrongCall
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.regex import checked_regex
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
 from gpuledger.units import FACTORS, LONGEST_LAUNCH_NS, parse_instant, time_text
-from gpuledger.verbs.definition import Option, OptionsInOrder, Profile
+from gpuledger.verbs.definition import Option, OptionsInOrder, Profile, regex_option
 
 if TYPE_CHECKING:
     from gpuledger.changes.changes import ProgramChange
@@ -75,11 +74,7 @@ _CHANGES: Final = OptionsInOrder(
         "reachable": Option("The same at rates that programs reach, e.g. aten::mm.", metavar="NAME"),
         "remove": Option("Remove a cause of idle time, e.g. sync; or work, with its launches.", metavar="NAME"),
         "hide": Option("Overlap exposed work with compute.", metavar="comm|copy", parse=_hidden_kind),
-        "graph": Option(
-            "Launch matching ranges, or each `step`, as a CUDA graph: an upper bound.",
-            metavar="REGEX",
-            parse=checked_regex,
-        ),
+        "graph": regex_option("Launch matching ranges, or each `step`, as a CUDA graph: an upper bound."),
         "host": Option("A faster host, e.g. 1.5.", metavar="FACTOR", parse=_host),
         "launch_cost": Option("Cost of each launch call, e.g. 2us.", metavar="TIME", parse=_launch_cost),
     }

@@ -20,16 +20,13 @@ from gpuledger.cli.capture.nsys import nsys, start, stop
 from gpuledger.cli.capture.options import CaptureOptions, tell, warn
 from gpuledger.cli.commands import command_of
 from gpuledger.errors import GpuledgerError
-from gpuledger.regex import checked_regex
 from gpuledger.system.machine import find_ncu, find_rocprof
-from gpuledger.verbs.definition import Option
+from gpuledger.verbs.definition import Option, regex_option
 
 
 def _ncu(
     *,
-    kernel: Annotated[
-        str | None, Option("Only kernels whose function's name matches.", metavar="REGEX", parse=checked_regex)
-    ] = None,
+    kernel: Annotated[str | None, regex_option("Only kernels whose function's name matches.")] = None,
     launch_skip: Annotated[
         int | None, Option("Let so many matching launches pass first.", metavar="N", least=0)
     ] = None,
@@ -193,9 +190,7 @@ def _rocprof(
         str | None,
         Option("Hardware counters of kernels; `rocprofv3-avail list --pmc` has names.", metavar="NAME[,NAME...]"),
     ] = None,
-    kernel: Annotated[
-        str | None, Option("Counters of kernels whose name matches alone.", metavar="REGEX", parse=checked_regex)
-    ] = None,
+    kernel: Annotated[str | None, regex_option("Counters of kernels whose name matches alone.")] = None,
     delay: Annotated[float | None, Option("Seconds to let pass before recording.", metavar="S", least=0)] = None,
     duration: Annotated[float | None, Option("Seconds to record.", metavar="S", above=0)] = None,
     **asked: Unpack[CaptureOptions],
