@@ -11,6 +11,7 @@ import inspect
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -79,7 +80,9 @@ def command_of(
                 verb(**asked)
 
     def act(output: Output, **asked: Any) -> None:
+        output.progress.stage("starting")  # on a busy machine the imports of a verb take a while
         load(*_imports_of(verb))
+        output.progress.clear()
         if Listener in by_kind:
             asked[by_kind[Listener].name] = output.progress
         if show is not None:
@@ -95,9 +98,9 @@ def command_of(
 
 
 def _imports_of(function: Callable[..., Any]) -> list[str]:
-    """The modules that a function imports when it is called."""
-    names = (step.argval for step in dis.get_instructions(function) if step.opname == "IMPORT_NAME")
-    return ["gpuledger.errors", *names]
+    """The modules that a function imports first, whatever it is asked."""
+    steps = takewhile(lambda step: "JUMP" not in step.opname, dis.get_instructions(function))
+    return ["gpuledger.errors", *(step.argval for step in steps if step.opname == "IMPORT_NAME")]
 
 
 def _in_order(values: Mapping[str, tuple[Any, ...]]) -> list[tuple[str, Any]]:
