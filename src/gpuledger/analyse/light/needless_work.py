@@ -87,7 +87,7 @@ def _again_by_names(kernels: SteadyKernels) -> Mask:
         before, behind = here[: begins[0]], here[begins[0] :]
         if not 0 < attends[before].sum() <= 1.1 * attends[behind].sum():
             continue
-        if not 0 < TWICE * returns[here].sum() <= attends[here].sum():
+        if not 0 < MIN_FORWARD_PER_BACKWARD * returns[here].sum() <= attends[here].sum():
             continue
         often = dict(zip(*(side.tolist() for side in occurrences(kernels.names[before])), strict=True))
         for name, places in RowsByKey.of(kernels.names[behind]):
@@ -95,7 +95,7 @@ def _again_by_names(kernels: SteadyKernels) -> Mask:
     return again
 
 
-TWICE: Final = 1.8  # as often, but for a few layers that are kept
+MIN_FORWARD_PER_BACKWARD: Final = 1.8  # as often, but for a few layers that are kept
 FEW_ROWS: Final = 0.25  # a pass over a table of which fewer rows than this share were looked up is one too many
 
 LOOKUP_BACK: Final = "aten::embedding_dense_backward"

@@ -42,7 +42,7 @@ from gpuledger.catalog.kernel_types import (
 )
 from gpuledger.trace.keys import Positions, group
 
-FAR: Final = 0.5  # below this share of the roof a kernel is far from it
+FAR_BELOW_SHARE: Final = 0.5  # below this share of the roof a kernel is far from it
 
 MISALIGNED_PACE: Final = {1: 0.18, 2: 0.36}
 """What aligned products take of the time of those that read one element at a time (0.13 to 0.18 in six pairs), or two
@@ -77,7 +77,7 @@ def aligned_products(kernels: SteadyKernels) -> KernelSavings:
     which &= known | (pace < 1)
     duration = np.where(known, product_ns(light.light_ns), pace * took)
     duration[pads] = 0.0
-    which = (which & ~(known & (light.share > FAR))) | padded
+    which = (which & ~(known & (light.share > FAR_BELOW_SHARE))) | padded
     return kernels.taking(which, np.minimum(duration, took), was_sampled=bool(known[which].any()))
 
 
@@ -122,7 +122,7 @@ def fused_attention(kernels: SteadyKernels) -> KernelSavings:
     masked = attention & kernels.named(is_masked_attention)
     if kernels.capability is not None and kernels.capability < FIRST_WITH_FLASH:
         masked &= False  # theirs have no other fused kernel
-    seen = light.is_known & (light.share < FAR)  # without samples or shapes nothing but the name says so
+    seen = light.is_known & (light.share < FAR_BELOW_SHARE)  # without samples or shapes nothing but the name says so
     which, duration = masked & ~light.has_inputs & seen, took * np.where(masked, MASKED_PACE, 1.0)
     for shapes, here in _attention_shapes(light, attention):
         if len(shapes) < 3:

@@ -138,7 +138,7 @@ START_NS: Final = 3_500
 megabytes on an H200)."""
 
 LONG_NS: Final = 7_000  # shorter kernels mostly start and end
-FEW: Final = 0.5  # kernels with blocks for no more of the multiprocessors than this leave the GPU idle
+MAX_FILLED_SHARE: Final = 0.5  # kernels with blocks for no more of the multiprocessors than this leave the GPU idle
 
 FEWEST_PRODUCTS: Final = 8
 """The same matrix product so many times in a row, with nothing between, is a loop: layers have other kernels, too."""
@@ -151,7 +151,7 @@ def use_all_sms(kernels: SteadyKernels) -> KernelSavings:
     filled = _blocks_per_sm(kernels)
     if filled is None:
         return kernels.gone(np.zeros(len(kernels), np.bool_))
-    which = (filled > 0) & (filled <= FEW) & (kernels.took_ns >= LONG_NS) & kernels.are_alone
+    which = (filled > 0) & (filled <= MAX_FILLED_SHARE) & (kernels.took_ns >= LONG_NS) & kernels.are_alone
     duration = START_NS + np.maximum((kernels.took_ns - START_NS) * filled, kernels.page_ns)  # pages come no faster
     shares = kernels.roof_shares if which.any() else None
     if shares is not None:

@@ -103,7 +103,7 @@ def figures(launch: Profiled) -> LaunchFigures:
     )
 
 
-MUCH: Final = 0.2  # from this share of wasted sectors, and of the kernel's time, on it is worth telling
+MIN_WASTED_SHARE: Final = 0.2  # from this share of wasted sectors, and of the kernel's time, on it is worth telling
 CACHED: Final = 0.5  # where so much of the traffic is found in L2, wasted sectors need not come from DRAM
 
 UNCOALESCED: Final = "UncoalescedGlobalAccess"
@@ -141,7 +141,7 @@ class WastedTraffic(Struct, frozen=True):
 def wasted_traffic(launch: Profiled, l2_hit: float | NotMeasured, limiter: str) -> WastedTraffic | None:
     """What a launch bound by this memory wastes; None where that is little, or nothing says so."""
     share = _wasted_share(launch)
-    if share is None or share < MUCH:
+    if share is None or share < MIN_WASTED_SHARE:
         return None
     estimates = [
         rule.speedup_share
@@ -150,7 +150,7 @@ def wasted_traffic(launch: Profiled, l2_hit: float | NotMeasured, limiter: str) 
     ]
     if estimates:
         saving = min(max(estimates), 1.0)
-        return WastedTraffic(share, saving, is_nvidias=True) if saving >= MUCH else None
+        return WastedTraffic(share, saving, is_nvidias=True) if saving >= MIN_WASTED_SHARE else None
     is_cached = limiter == "DRAM" and (isinstance(l2_hit, NotMeasured) or l2_hit >= CACHED)
     # L1 is kept busy by shared memory's accesses too
     return None if limiter == "L1" or is_cached else WastedTraffic(share, share, is_nvidias=False)
