@@ -74,7 +74,6 @@ class _Kernels:
 
     @property
     def by_name(self) -> tuple[Codes, Ints]:
-        """Each name that occurs, and the time of its work."""
         time = sweep.sums(self.work.name + np.int32(1), self.length_ns, len(self.family_of))
         place = np.flatnonzero(time)
         return (place - 1).astype(np.int32), time[place]

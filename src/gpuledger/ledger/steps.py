@@ -76,7 +76,6 @@ class Steps(Struct, frozen=True):
 
     @property
     def steady_ns(self) -> Ints:
-        """The lengths of the steps that count."""
         return self.length_ns[self.warm_up :]
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Trace, build_report, open_trace
-from gpuledger.findings import idle
+from gpuledger.findings.about_gaps import ABOUT_GAPS
 from gpuledger.findings.finding import Finding
 from gpuledger.read.causality import ClockFit, WorkClock, with_true_times
 from gpuledger.selection import Selection
@@ -30,7 +30,7 @@ from support.thorough import some
 CAPTURES = ROOT / "captures"
 DECODE, TORCH_DECODE = CAPTURES / "nsys" / "decode.sqlite.xz", CAPTURES / "torch" / "decode.json.gz"
 WHOLE = [*sorted((CAPTURES / "nsys").glob("*.sqlite.xz")), *sorted((CAPTURES / "serve").glob("*.xz")), *CORPUS, *TRACES]
-IDLE = {rule.code for rule in idle.RULES}
+IDLE = {rule.code for rule in ABOUT_GAPS}
 PUT_RIGHT = ("clock early", "clock late", "clock drifts", "copies on another clock", "kernels on epoch time")
 
 
