@@ -49,14 +49,6 @@ def test_the_runner_stands_before_the_script() -> None:
     assert argv == ("python", str(RUNNER), "--out=out", *options, "--", "-m", "pkg.train", "1")
 
 
-def test_behind_a_launcher_every_rank_has_a_runner() -> None:
-    argv = torch_command(["torchrun", "--nproc-per-node=2", "-m", "train", "x"], Schedule(), Path("out"))
-    assert argv[:3] == ("torchrun", "--nproc-per-node=2", "--no-python")
-    assert argv[3:] == ("python", "-u", str(RUNNER), "--out=out", "--", "-m", "train", "x")
-    argv = torch_command(["srun", "-n", "2", "python", "a.py"], Schedule(), Path("out"))
-    assert argv == ("srun", "-n", "2", "python", str(RUNNER), "--out=out", "--", "a.py")
-
-
 @pytest.mark.parametrize("command", ["./a", "bash x.sh", "python", "python -u", "python -c 1", "python -", "python -m"])
 def test_what_is_no_script_is_refused(command: str) -> None:
     with pytest.raises(GpuledgerError):

@@ -80,15 +80,6 @@ def test_a_small_tree_is_counted(tmp_path: Path) -> None:
     assert numbers["lines: tests"] == 10
 
 
-def test_a_number_may_not_rise_and_a_folder_may_up_to_its_limit() -> None:
-    folder = f"{BUDGET['LARGEST_FOLDER']}: src"
-    assert BUDGET["risen"]({"imports": 5, "verbs": 2, folder: 10}, {"imports": 6, "verbs": 2, folder: 24}) == [
-        "imports"
-    ]
-    assert BUDGET["risen"]({folder: 10}, {folder: 25}) == [folder]
-    assert BUDGET["risen"]({}, {"new": 1, "none": 0}) == ["new"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "stored", "said"),
     [
