@@ -1,0 +1,34 @@
+"""What the kernels of captures were good for, as somebody last looked at them."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.profiles.kept_answers import hold
+
+CAPTURES = (
+    "torch/light.tar.xz/light/all_logits.bad.json",
+    "torch/light.tar.xz/light/few_bins.bad.json",
+    "torch/light.tar.xz/light/odd_head.bad.json",
+    "torch/light.tar.xz/light/dense_momentum.bad.json",
+    "torch/light.tar.xz/light/one_hot_lookup.bad.json",
+    "torch/light.tar.xz/light/tall_sums.bad.json",
+    "torch/light.tar.xz/light/cleared_first.bad.json",
+    "torch/light.tar.xz/light/checkpointed_mlp.bad.json",
+    "torch/light.tar.xz/light/tuned_gpt.tuned.json",
+    "torch/light.tar.xz/light/tuned_resnet.tuned.json",
+    "torch/light.tar.xz/light/float32_products.bad.json",
+    "torch/light.tar.xz/light/transposed_operands.bad.json",
+    "torch/light.tar.xz/light/one_wave_more.bad.json",
+    "nsys/busy.tar.xz/busy/resnet_nchw.bad.sqlite",
+    "nsys/busy.tar.xz/busy/small_grid.bad.sqlite",
+    "nsys/decode.sqlite.xz",
+    "nsys/metrics_llama.sqlite.xz",
+    "nsys/use.tar.xz/use/training.sqlite",
+)
+
+
+@pytest.mark.parametrize("question", ["kernels", "kernels --by-launch"])
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_kernels_stand_as_they_were(question: str, capture: str) -> None:
+    hold(question, capture)
