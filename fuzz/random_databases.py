@@ -26,8 +26,8 @@ from typing import Any, Final
 import numpy as np
 
 from gpuledger.limits import DEFAULT_LIMITS
-from gpuledger.read.nsys.sqlite import SqliteExport, open_sqlite
 from gpuledger.read.source import look_at
+from gpuledger.read.sqlite import SqliteTables, open_sqlite
 
 PAGE_SIZES: Final = (512, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 TYPES: Final = (
@@ -212,7 +212,7 @@ def compare(path: Path) -> Counter[str]:
     return counts
 
 
-def _same_integers(export: SqliteExport, table: str, columns: list[str]) -> bool:
+def _same_integers(export: SqliteTables, table: str, columns: list[str]) -> bool:
     found = export._decode(table, columns)
     if found is None:
         return False
@@ -225,7 +225,7 @@ def _same_integers(export: SqliteExport, table: str, columns: list[str]) -> bool
     return True
 
 
-def _same_texts(export: SqliteExport, table: str, column: str) -> bool:
+def _same_texts(export: SqliteTables, table: str, column: str) -> bool:
     found = export._decode_texts(table, column)
     if found is None:
         return False

@@ -32,11 +32,11 @@ from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.views.memory_snapshot import snapshot_answer
-from gpuledger.read import open_trace
+from gpuledger.read import btree, open_trace
 from gpuledger.read.ncu.reader import open_kernels
-from gpuledger.read.ncu.rep_file import MAGIC, _fields, walk
-from gpuledger.read.nsys import btree
+from gpuledger.read.ncu.rep_file import MAGIC, walk
 from gpuledger.read.pickle_tree import DICT, LIST, TEXT, PickleTree, read_tree
+from gpuledger.read.protobuf import fields
 from gpuledger.read.snapshot import open_snapshot
 from gpuledger.read.source import look_at
 from gpuledger.read.stats_text.tables import runs_in
@@ -49,7 +49,8 @@ from gpuledger.trace.tables import Table
 from gpuledger.verbs.report import build_report
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
-from support.profiles import perfetto_files, report_files, rocm_files, xplane_files
+from support.profiles import perfetto_files, rocm_files
+from support.profiles.samples import SAMPLES
 
 CAPTURES: Final = Path(__file__).parent.parent / "captures"
 ROWS: Final = 4
@@ -190,24 +191,10 @@ _CSV_OF_AMD: Final = (b"KERNEL_DISPATCH", b"Agent 1", b"Start_Timestamp", b'"', 
 _JSON_OF_AMD: Final = (b"kernel_dispatch", b"handle", b"start_timestamp", b"null", b"1e400", b"9" * 19, b"{}", b"[]")
 
 
-# ---- Nsight Systems, without an export ----
+# ---- what is changed byte by byte ----
 
 
-def _reports() -> list[bytes]:
-    made = report_files
-    launches = [[made.call(100 * n, 100 * n + 10, n), made.kernel(100 * n + 20, 100 * n + 90, n)] for n in range(1, 9)]
-    return [made.report(*launches, [made.copy(950, 960, 64), made.push_pop(5, 990, b"step")])]
-
-
-# ---- JAX ----
-
-
-def _xplanes() -> list[bytes]:
-    with TemporaryDirectory() as folder:
-        return [xplane_files.xplane(Path(folder) / "run.pb").read_bytes()]
-
-
-_XPLANE_WORDS: Final = (
+_BYTES: Final = (
     b"/device:GPU:1",
     b"Stream #",
     b"\x22",
@@ -216,6 +203,18 @@ _XPLANE_WORDS: Final = (
     b"\x80" * 10,
     b"\x0a\x7f",
 )
+
+
+_CHANGED: Final = ("sqlite", "json", "rocprof csv", "nsys parquetdir and arrowdir")
+"""Readers of what is changed by its rows, keys or columns."""
+
+
+def _sample(reader: str) -> Callable[[], list[bytes]]:
+    def seeds() -> list[bytes]:
+        with TemporaryDirectory() as folder:
+            return [SAMPLES[reader](Path(folder) / "seed").read_bytes()]
+
+    return seeds
 
 
 # ---- Nsight Compute ----
@@ -247,9 +246,9 @@ def _short_report(content: bytes) -> bytes:
     found = [content[:at]]
     while at < len(content) and sum(map(len, found)) < 1200:
         (length,) = struct.unpack_from("<I", content, at)
-        fields = list(_fields(content[at + 4 : at + 4 + length]))
-        at += 4 + length + sum(value for field, value in fields if field == _PAYLOAD and isinstance(value, int))
-        short = b"".join(map(_encoded, fields))
+        header = list(fields(content[at + 4 : at + 4 + length]))
+        at += 4 + length + sum(value for field, value in header if field == _PAYLOAD and isinstance(value, int))
+        short = b"".join(map(_encoded, header))
         found.append(struct.pack("<I", len(short)) + short + bytes(4))
     return b"".join(found)
 
@@ -357,13 +356,7 @@ def _written(table: Any, kind: str) -> bytes:
 
 _KERNEL: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
 _CHANGED_TABLES: Final = (
-    *(
-        "StringIds",
-        _KERNEL,
-        "CUPTI_ACTIVITY_KIND_RUNTIME",
-        "NVTX_EVENTS",
-        "CUPTI_ACTIVITY_KIND_MEMCPY",
-    ),
+    *("StringIds", _KERNEL, "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_MEMCPY"),
     *(
         "TARGET_INFO_GPU",
         "TARGET_INFO_CUDA_DEVICE",
@@ -631,14 +624,8 @@ TARGETS: Final[dict[str, Target]] = {
     "rocm-sqlite": Target(_of_amd("rocpd", "rpd", "results.db"), _read_export, sometimes(mutations.sqlite_changed)),
     "rocm-json": Target(_of_amd("json"), _read_trace, sometimes(mutations.json_changed, _JSON_OF_AMD), _JSON_OF_AMD),
     "rocm-csv": Target(_of_amd("csv"), _read_trace, sometimes(mutations.csv_changed, _CSV_OF_AMD), _CSV_OF_AMD),
-    "nsys-rep": Target(_reports, _read_trace, as_bytes(_XPLANE_WORDS), _XPLANE_WORDS),
-    "perfetto": Target(
-        lambda: [perfetto_files.rocprofv3(), perfetto_files.torch()],
-        _read_trace,
-        as_bytes(_XPLANE_WORDS),
-        _XPLANE_WORDS,
-    ),
-    "xplane": Target(_xplanes, _read_trace, as_bytes(_XPLANE_WORDS), _XPLANE_WORDS),
+    **{name: Target(_sample(name), _read_trace, as_bytes(_BYTES), _BYTES) for name in SAMPLES if name not in _CHANGED},
+    "perfetto-torch": Target(lambda: [perfetto_files.torch()], _read_trace, as_bytes(_BYTES), _BYTES),
     "ncu-csv": Target(_tables_of_ncu, _read_tables_of_ncu, sometimes(mutations.csv_changed, _CSV_WORDS), _CSV_WORDS),
     "ncu-blocks": Target(_blocks, _read_blocks, sometimes(mutations.blocks_changed)),
     "nsys-stats": Target(_printed, _read_printed, sometimes(mutations.csv_changed, _STATS_WORDS), _STATS_WORDS),

@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 COMPILED = (
     "import gpuledger; print(gpuledger.__file__);"
-    "from gpuledger.read.nsys import btree; from gpuledger.replay import native_passes;"
+    "from gpuledger.read import btree; from gpuledger.replay import native_passes;"
     "from gpuledger.trace import sweep;"
     "print([btree.is_there(), native_passes.is_compiled(), sweep.is_there()])"
 )

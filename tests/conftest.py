@@ -30,7 +30,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CaseFile | None:
-    """Cases in Markdown: `pytest tests/cases/idle.md -k sync`."""
+    """Cases in Markdown: `pytest tests/ledger/cases/idle.md -k sync`."""
     is_case = file_path.suffix == ".md" and file_path.parent.name == "cases"
     return CaseFile.from_parent(parent, path=file_path) if is_case else None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import gpuledger
-from gpuledger.read.nsys import btree
+from gpuledger.read import btree
 from harness import memory
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -51,117 +51,23 @@ def options(argv: list[str]) -> dict[str, str]:
     return flags
 
 
-@dataclass(frozen=True)
-class Case:
-    """A command of the seed documents, how it is written here, and what it must come to."""
-
-    seed: str
-    ours: str
-    intent: dict[str, str]
-    not_there: tuple[str, ...] = ()
-
-
 FREQUENCY = "gpu-metrics-frequency"
-BENCH = "python bench/bench_ep_moe.py"
-STEADY = {"--capture-range": "cudaProfilerApi", "--capture-range-end": "stop", "--trace": "cuda,nvtx,osrt"}
-COMMON = {"--force-overwrite": "true", "--sample": "none", "--cpuctxsw": "none"}
-NOT_RANGED = ("--capture-range", "--delay", "--duration")
-
-SEEDS = [
-    Case(
-        f"nsys profile -o report --force-overwrite true --trace=cuda,nvtx,osrt {BENCH} --batch-size 8 --iters 20",
-        f"nsys -o report -- {BENCH} --batch-size 8 --iters 20",
-        COMMON | {"--output": "report", "--trace": "cuda,nvtx,osrt"},
-        NOT_RANGED,
-    ),
-    Case(
-        "nsys profile -o report --force-overwrite true --trace=cuda,nvtx,osrt python bench/bench_ep_moe_multi.py "
-        "--world-size 2 --backend nccl --mode both",
-        "nsys -o report -- python bench/bench_ep_moe_multi.py --world-size 2 --backend nccl --mode both",
-        COMMON | {"--output": "report", "--trace": "cuda,nvtx,osrt"},
-        NOT_RANGED,
-    ),
-    Case(
-        "nsys profile -o report --force-overwrite true --capture-range=cudaProfilerApi --capture-range-end=stop "
-        f"--trace=cuda,nvtx,osrt {BENCH} --device cuda --cuda-profiler --mode loop --warmup 20 --iters 200",
-        f"nsys -o report -- {BENCH} --device cuda --cuda-profiler --mode loop --warmup 20 --iters 200",
-        COMMON | STEADY | {"--output": "report"},
-    ),
-    Case(
-        "nsys profile -o report_bmm --force-overwrite true --capture-range=cudaProfilerApi --capture-range-end=stop "
-        f"--trace=cuda,nvtx,osrt {BENCH} --device cuda --cuda-profiler --mode batched_gemm --warmup 20 --iters 200",
-        f"nsys -o report_bmm -- {BENCH} --device cuda --cuda-profiler --mode batched_gemm --warmup 20 --iters 200",
-        COMMON | STEADY | {"--output": "report_bmm"},
-    ),
-    Case(
-        "nsys profile -o report --force-overwrite true --capture-range=cudaProfilerApi --capture-range-end=stop "
-        "--trace=cuda,nvtx,osrt python bench/bench_ep_moe_multi.py --cuda-profiler --world-size 2 --backend nccl",
-        "nsys -o report -- python bench/bench_ep_moe_multi.py --cuda-profiler --world-size 2 --backend nccl",
-        COMMON | STEADY | {"--output": "report"},
-    ),
-    Case(  # ours also has nvtx, without which ranges are lost, and the nodes of graphs
-        "nsys profile -o /tmp/decode_trace -f true -t cuda,cublas --cuda-memory-usage=true ./bench_decode --nocapture",
-        "nsys --preset=decode -o /tmp/decode_trace -- ./bench_decode --nocapture",
-        COMMON | {"--trace": "cuda,nvtx,cublas", "--cuda-memory-usage": "true", "--cuda-graph-trace": "node"},
-        NOT_RANGED,
-    ),
-    Case(
-        "/usr/local/cuda/bin/ncu --set roofline -k rms_norm_kernel ./bench_decode --nocapture",
-        "ncu --set=roofline --kernel=rms_norm_kernel -o norm -- ./bench_decode --nocapture",
-        {"--set": "roofline", "--kernel-name": "regex:rms_norm_kernel", "--export": "norm"},
-    ),
-    Case(  # the seed's metrics lack `_elapsed`; see test_the_seeds_metrics_are_put_right
-        "/usr/local/cuda/bin/ncu --metrics sm__throughput.avg.pct_of_peak_sustained,"
-        "dram__throughput.avg.pct_of_peak_sustained -k fused_mlp_intermediate_kernel ./bench_decode --nocapture",
-        "ncu --metrics=sm__throughput.avg.pct_of_peak_sustained_elapsed,"
-        "dram__throughput.avg.pct_of_peak_sustained_elapsed --kernel=fused_mlp_intermediate_kernel "
-        "-- ./bench_decode --nocapture",
-        {
-            "--metrics": "sm__throughput.avg.pct_of_peak_sustained_elapsed,"
-            "dram__throughput.avg.pct_of_peak_sustained_elapsed",
-            "--kernel-name": "regex:fused_mlp_intermediate_kernel",
-        },
-        ("--set", "--section"),
-    ),
-    Case(
-        "nsys profile -o mock_layer_report -t cuda,nvtx --force-overwrite true python3 test_xxx_op.py",
-        "nsys --trace=cuda,nvtx -o mock_layer_report -- python3 test_xxx_op.py",
-        COMMON | {"--trace": "cuda,nvtx", "--output": "mock_layer_report"},
-        NOT_RANGED,
-    ),
-    Case(
-        "nsys profile -o e2e_report -t cuda,nvtx --force-overwrite true python3 run_full_model.py",
-        "nsys --trace=cuda,nvtx -o e2e_report -- python3 run_full_model.py",
-        COMMON | {"--trace": "cuda,nvtx", "--output": "e2e_report"},
-        NOT_RANGED,
-    ),
-    Case(  # the seed samples the whole system to see workers; nsys traces them anyway, and sampling writes gigabytes
-        "nsys profile -o e2e_report -y 60 -d 20 --sample=system-wide --cpuctxsw=system-wide -t cuda,nvtx,osrt "
-        "--cuda-graph-trace=node --force-overwrite true trtllm-serve /path/to/model --tp_size 8",
-        "nsys --preset=server --delay=60 --duration=20 -o e2e_report -- trtllm-serve /path/to/model --tp_size 8",
-        COMMON
-        | {"--delay": "60", "--duration": "20", "--trace": "cuda,nvtx,osrt", "--cuda-graph-trace": "node"}
-        | {"--kill": "sigterm"},
-    ),
-    Case(  # the seed has no nvtx and counts 15 s from the start, which records loading: see the warnings below
-        "kubectl exec POD -- bash -lc '... nsys profile --force-overwrite=true --sample=none --trace=cuda,cublas,osrt "
-        "--duration=15 -o /tmp/nsys_decode torchrun --nproc_per_node=8 -m nmoe.serve.benchmark_lmsys_e2e --mode decode'"
-        " ; kubectl cp POD:/tmp/nsys_decode.nsys-rep .",
-        "nsys --via='kubectl exec POD --' --preset=decode --trace=cuda,nvtx,cublas,osrt --delay=120 --duration=15 "
-        "-o nsys_decode -- torchrun --nproc_per_node=8 -m nmoe.serve.benchmark_lmsys_e2e --mode decode",
-        COMMON | {"--trace": "cuda,nvtx,cublas,osrt", "--delay": "120", "--duration": "15"},
-    ),
-]
+USUAL = ["--force-overwrite=true", "--sample=none", "--cpuctxsw=none"]
+SEEDS = re.findall(
+    r"^\| `.*?` \| `(.*?)` \| (usual )?`(.*?)` \| `?(.*?)`? \|$", Path(__file__).with_name("seeds.md").read_text(), re.M
+)
 
 
-@pytest.mark.parametrize("case", SEEDS, ids=range(len(SEEDS)))
-def test_the_seeds_commands_are_met(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("ours", "usual", "flags", "never"), SEEDS, ids=range(len(SEEDS)))
+def test_the_seeds_commands_are_met(
+    ours: str, usual: str, flags: str, never: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    argv = dry(*shlex.split(case.ours))
-    flags = options(argv)
-    assert case.intent.items() <= flags.items()
-    assert not set(case.not_there) & set(flags)
-    program = shlex.split(case.ours)[shlex.split(case.ours).index("--") + 1 :]
+    argv = dry(*shlex.split(ours))
+    got = options(argv)
+    assert {*flags.split(), *(USUAL if usual else ())} <= {f"{name}={value}" for name, value in got.items()}
+    assert not set(never.split()) & set(got)
+    program = shlex.split(ours)[shlex.split(ours).index("--") + 1 :]
     assert argv[-len(program) :] == program
     assert list(tmp_path.iterdir()) == []
 

@@ -92,14 +92,8 @@ def test_a_label_says_what_an_elementwise_kernel_does() -> None:
 @pytest.mark.parametrize(
     ("launched", "said"),
     [
-        (
-            "ParallelFor<Chem::exchange(Kokkos::Cuda, View<double **>)::[lambda(int) (instance 1)], P, C>",
-            "exchange",
-        ),
-        (
-            "ParallelFor<(anonymous namespace)::fill(int)::{lambda(int)#1}, RangePolicy<Kokkos::Cuda>, C>",
-            "fill",
-        ),
+        ("ParallelFor<Chem::exchange(Kokkos::Cuda, View<double **>)::[lambda(int) (instance 1)], P, C>", "exchange"),
+        ("ParallelFor<(anonymous namespace)::fill(int)::{lambda(int)#1}, RangePolicy<Kokkos::Cuda>, C>", "fill"),
         ("ParallelReduce<Kokkos::Impl::CombinedFunctorReducer<md::Energy<2>, R, void>, P, C>", "Energy"),
         ("ParallelScanWithTotal<Prefix, P, long, C>", "Prefix"),
     ],

@@ -19,7 +19,7 @@ from gpuledger.findings.rules import EDIT_OF
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.causes import Cause
 from gpuledger.replay import scenario
-from gpuledger.replay.scenario import excerpt
+from gpuledger.replay.scenario import replay_window
 from gpuledger.trace.model import Trace
 from support.thorough import tries
 from support.traces.book_checks import analysed
@@ -175,7 +175,7 @@ def test_without_the_profiler_where_that_run_is_known() -> None:
 def test_some_steps_of_many_say_the_same(monkeypatch: pytest.MonkeyPatch, ask: Asked) -> None:
     trace = program(gemm_us=7, host_us=35, reads=True)
     whole = asked(trace, ask)
-    monkeypatch.setattr(scenario, "excerpt", partial(excerpt, enough=1, fewest=3))
+    monkeypatch.setattr(scenario, "replay_window", partial(replay_window, enough=1, fewest=3))
     some = asked(trace, ask)
     assert not changes_of(trace).scenario.is_whole
     assert some.now.steady_ns == whole.now.steady_ns

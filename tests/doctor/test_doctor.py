@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,14 +22,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpuledger.doctor import check as checking
-from gpuledger.doctor import check as probing
-from gpuledger.doctor.check import DoctorCheck, DoctorVerdict, ExaminedMachine, Probe, ProfileWriter, TrialTools
+from gpuledger.doctor.check import DoctorCheck, DoctorVerdict, ExaminedMachine, ProfileWriter
 from gpuledger.doctor.checks import CHECKS
 from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.present.safe_text import display_width as cell_len
 from gpuledger.present.views.runs.doctor import DoctorAnswer, doctor_answer
 from gpuledger.present.writers import write
-from gpuledger.system import machine
 from gpuledger.system.machine import InstalledGpu, Machine
 from gpuledger.system.processes import Ran
 from support.command import ROOT, gpuledger, gpuledger_process
@@ -40,7 +40,6 @@ NSYS = Path("/opt/nvidia/nsight-systems/2025.3.2/bin/nsys")
 NCU = Path("/usr/local/cuda/bin/ncu")
 SMI = Path("/usr/bin/nvidia-smi")
 TORCH = "gpuledger-torch version=2.9.0 cuda=12.8 gpus=1 kernels=20"
-LIBDW = "error while loading shared libraries: libdw.so.1: cannot open shared object file: No such file or directory"
 GB = 10**9
 
 Answer = Ran | ToolFailed | Callable[[list[str]], Ran]
@@ -87,35 +86,42 @@ FILES: Mapping[str, str] = {
 }
 
 
-@dataclass
-class Room:
+PACKAGES = (
+    *("pynvml", "ncu_report", "pyarrow", "vl_convert", "viztracer", "distributed", "mcp", "duckdb"),
+    *("gpuledger_workloads", "torch"),
+)
+TOOLS: Mapping[str, Path] = {"nsys": NSYS, "ncu": NCU, "nvidia-smi": SMI}
+
+
+@dataclass(eq=False)
+class Room(ExaminedMachine):
     """A machine that is made up: all is well on it, but for what a test changes."""
 
     machine: Machine = HEALTHY
-    tools: Mapping[str, Path] = field(default_factory=lambda: {"nsys": NSYS, "ncu": NCU, "nvidia-smi": SMI})
+    tools: Mapping[str, Path] = field(default_factory=lambda: TOOLS)
     answers: Mapping[str, Answer] = field(default_factory=dict)
     files: Mapping[str, str | None] = field(default_factory=dict)
-    folders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    listings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    packages: Sequence[str] = (
-        "pynvml",
-        "ncu_report",
-        "pyarrow",
-        "vl_convert",
-        "viztracer",
-        "distributed",
-        "mcp",
-        "duckdb",
-        "gpuledger_workloads",
-        "torch",
-    )
+    packages: Sequence[str] = PACKAGES
     free: int | None = 500 * GB
-    refusal: str = ""
+    refused: str = ""
     kernels: int | Exception = 10240
     written: ProfileWriter | None = None
     is_quick: bool = False
     started: list[list[str]] = field(default_factory=list)
-    scratch: list[Path] = field(default_factory=list)
+    scratches: list[Path] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.count_kernels, is_quick=self.is_quick, written=self.written)
+        self.folders = {"this folder": Path("/home/user/runs"), "the temporary folder": Path("/scratch")}
+        self.python = Path("/usr/bin/python3")
+
+    def find(self, name: str) -> Path | None:
+        return self.tools.get(name)
+
+    def importer(self, nsys: Path) -> Path | None:
+        return nsys.parent / "QdstrmImporter"
 
     def start(self, argv: Sequence[str | Path], seconds: float) -> Ran:
         assert 0 < seconds <= 90, "everything that is started has a time limit"
@@ -131,39 +137,35 @@ class Room:
             raise answer
         return answer if isinstance(answer, Ran) else answer(words)
 
+    def read(self, path: str) -> str | None:
+        return {**FILES, **self.files}.get(path)
+
+    def listed(self, path: str) -> tuple[str, ...]:
+        return self.listings.get(path, ())
+
+    def package(self, name: str) -> str | None:
+        return "1.0" if name in self.packages else None
+
+    def free_bytes(self, folder: Path) -> int | None:
+        return self.free
+
+    def refusal(self, folder: Path) -> str:
+        return self.refused
+
     @contextmanager
-    def folder(self) -> Iterator[Path]:
-        with probing._scratch() as path:
-            self.scratch.append(path)
+    def scratch(self) -> Iterator[Path]:
+        with super().scratch() as path:
+            self.scratches.append(path)
             yield path
 
-    def probe(self) -> Probe:
-        files = {**FILES, **self.files}
-        return Probe(
-            find=self.tools.get,
-            importer=lambda nsys: nsys.parent / "QdstrmImporter",
-            start=self.start,
-            read=files.get,
-            listed=lambda path: self.folders.get(path, ()),
-            environment=self.environment,
-            machine=lambda: self.machine,
-            package=lambda name: "1.0" if name in self.packages else None,
-            free_bytes=lambda _: self.free,
-            refusal=lambda _: self.refusal,
-            scratch=self.folder,
-            folders={"this folder": Path("/home/user/runs"), "the temporary folder": Path("/scratch")},
-            python=Path("/usr/bin/python3"),
-            versions={"Python": "3.12.1", "gpuledger": "0.1.0"},
-        )
-
-    def kernels_in(self, _: Path) -> int:
+    def count_kernels(self, _: Path) -> int:
         if isinstance(self.kernels, Exception):
             raise self.kernels
         return self.kernels
 
+    @cached_property
     def examined(self) -> DoctorAnswer:
-        handed = TrialTools(Path("trial_launches.py"), Path("trial_torch.py"), self.kernels_in)
-        return doctor_answer(ExaminedMachine(self.probe(), handed, is_quick=self.is_quick, written=self.written))
+        return doctor_answer(self)
 
 
 def outcomes(found: DoctorAnswer) -> dict[str, DoctorCheck]:
@@ -172,7 +174,7 @@ def outcomes(found: DoctorAnswer) -> dict[str, DoctorCheck]:
 
 def test_on_a_healthy_machine_all_is_ok() -> None:
     room = Room(written=ProfileWriter("run.sqlite", "nsys", "2025.3.2.474"))
-    found = room.examined()
+    found = room.examined
     assert {check.name: check.verdict for check in found.checks} == dict.fromkeys(CHECKS, DoctorVerdict.OK)
     assert found.ready
     assert found.records_with == ("nsys", "torch.profiler")
@@ -180,247 +182,79 @@ def test_on_a_healthy_machine_all_is_ok() -> None:
     trial = outcomes(found)["Trial capture"]
     assert trial.found == "10,240 kernels recorded, exported and read"
     assert trial.means == "tracing adds about 1.2 us per CUDA call (2.1 us plain, 3.3 us traced)"
-    assert room.scratch
-    assert not any(path.exists() for path in room.scratch), "temporary folders are removed"
+    assert room.scratches
+    assert not any(path.exists() for path in room.scratches), "temporary folders are removed"
 
 
 def without(*names: str) -> dict[str, Path]:
-    return {name: path for name, path in Room().tools.items() if name not in names}
-
-
-def split(**changes: Any) -> Machine:
-    return replace(HEALTHY, gpus=(replace(H200, **changes),))
+    return {name: path for name, path in TOOLS.items() if name not in names}
 
 
 FORBIDDEN = {"/proc/driver/nvidia/params": "RmProfilingAdminOnly: 1\n"}
-DOCKER = {"/.dockerenv": ""}
 DRIVER_GONE = {"/proc/driver/nvidia/version": None}
 
-CASES: Mapping[str, tuple[Room, str, DoctorVerdict, str, str]] = {
-    "no GPU at all": (
-        Room(machine=NO_GPU, tools={}, files=DRIVER_GONE),
-        "GPU", DoctorVerdict.PROBLEM, "no GPU of NVIDIA, no driver", "copy the export here",
-    ),
-    "a GPU without a driver": (
-        Room(
-            machine=NO_GPU, tools={}, folders={"/sys/bus/pci/devices": ("0000:01:00.0",)},
-            files={
-                **DRIVER_GONE, "/sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n",
-                "/sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n",
-            },
-        ),
-        "GPU", DoctorVerdict.PROBLEM, "built in, but there is no driver", "install the driver",
-    ),
-    "the driver is not loaded": (
-        Room(
-            machine=NO_GPU, tools={"nvidia-smi": SMI}, files=DRIVER_GONE,
-            answers={"nvidia-smi": Ran(9, "NVIDIA-SMI has failed because it couldn't talk to the driver.")},
-        ),
-        "GPU", DoctorVerdict.PROBLEM, "the driver is not loaded: NVIDIA-SMI has failed", "sudo modprobe nvidia",
-    ),
-    "nvidia-smi is missing": (
-        Room(machine=NO_GPU, tools={}),
-        "GPU", DoctorVerdict.PROBLEM,
-        "neither nvidia-smi nor the package nvidia-ml-py", "pip install 'gpuledger[nvml]'",
-    ),
-    "the driver was updated in use": (
-        Room(
-            machine=NO_GPU, tools={"nvidia-smi": SMI},
-            answers={"nvidia-smi": Ran(18, "Failed to initialize NVML: Driver/library version mismatch\n")},
-        ),
-        "GPU", DoctorVerdict.PROBLEM, "another version than the driver in the kernel", "sudo reboot",
-    ),
-    "the GPU has failed": (
-        Room(machine=NO_GPU, tools={"nvidia-smi": SMI}, answers={"nvidia-smi": Ran(6, "No devices were found\n")}),
-        "GPU", DoctorVerdict.PROBLEM, "shows no GPU: No devices were found", "dmesg",
-    ),
-    "nvidia-smi hangs": (
-        Room(
-            machine=NO_GPU, tools={"nvidia-smi": SMI},
-            answers={"nvidia-smi": ToolFailed("nvidia-smi did not end within 30 s and was stopped")},
-        ),
-        "GPU", DoctorVerdict.PROBLEM, "did not end within 30 s", "dmesg",
-    ),
-    "a container without GPUs": (
-        Room(machine=NO_GPU, tools={}, files=DOCKER),
-        "GPU", DoctorVerdict.PROBLEM, "this container (Docker) was given no GPU", "docker run --gpus=all",
-    ),
-    "one of two GPUs is lost": (
-        Room(machine=replace(HEALTHY, reason="NVML lists 2 and answers for 1 of them")),
-        "GPU", DoctorVerdict.WARNING, "answers for 1 of them", "dmesg",
-    ),
-    "a GPU that nobody may use": (
-        Room(machine=split(compute_mode="prohibited")),
-        "GPU sharing", DoctorVerdict.PROBLEM, "`prohibited`", "--compute-mode=DEFAULT",
-    ),
-    "a GPU for one program": (
-        Room(machine=split(compute_mode="exclusive process")),
-        "GPU sharing", DoctorVerdict.WARNING, "`exclusive process`", "--compute-mode=DEFAULT",
-    ),
-    "MIG": (
-        Room(machine=split(is_split=True)),
-        "GPU sharing", DoctorVerdict.WARNING, "cut into MIG instances", "a whole GPU",
-    ),
-    "throttled": (
-        Room(machine=split(throttled_by=("heat, by the driver",))),
-        "Clocks", DoctorVerdict.WARNING, "held down by heat, by the driver", "PERFORMANCE",
-    ),
-    "GPUs hidden": (
-        Room(environment={"CUDA_VISIBLE_DEVICES": ""}),
-        "Environment", DoctorVerdict.PROBLEM, "CUDA_VISIBLE_DEVICES is ''", "unset CUDA_VISIBLE_DEVICES",
-    ),
-    "launches that block": (
-        Room(environment={"CUDA_LAUNCH_BLOCKING": "1"}),
-        "Environment", DoctorVerdict.WARNING, "CUDA_LAUNCH_BLOCKING is set", "unset CUDA_LAUNCH_BLOCKING",
-    ),
-    "under another profiler": (
-        Room(environment={"CUDA_INJECTION64_PATH": "/opt/other.so"}),
-        "Other profilers", DoctorVerdict.WARNING, "CUDA_INJECTION64_PATH is set", "unset CUDA_INJECTION64_PATH",
-    ),
-    "nsys runs already": (
-        Room(folders={"/proc": ("1", "42", "self")}, files={"/proc/42/comm": "nsys\n"}),
-        "Other profilers", DoctorVerdict.WARNING, "nsys runs already", "nsys sessions list",
-    ),
-    "DCGM": (
-        Room(folders={"/proc": ("1", "42", "self")}, files={"/proc/42/comm": "dcgm-exporter\n"}),
-        "Other profilers", DoctorVerdict.WARNING, "dcgm-exporter runs", "dcgmi profiling --pause",
-    ),
-    "nsys is missing, torch is here": (
-        Room(tools=without("nsys")), "nsys", DoctorVerdict.WARNING, "not found", "cuda-nsight-systems-12-8",
-    ),
-    "nsys does not start": (
-        Room(answers={"nsys --version": Ran(127, f"{NSYS}: {LIBDW}")}),
-        "nsys", DoctorVerdict.PROBLEM, "libdw.so.1 is missing", "apt-get install libdw1",
-    ),
-    "nsys hangs": (
-        Room(answers={"nsys --version": ToolFailed("nsys did not end within 20 s and was stopped")}),
-        "nsys", DoctorVerdict.PROBLEM, "did not end within 20 s", "install Nsight Systems again",
-    ),
-    "the importer lacks libdw": (
-        Room(answers={"QdstrmImporter --version": Ran(127, f"/opt/QdstrmImporter: {LIBDW}\n")}),
-        "nsys export", DoctorVerdict.PROBLEM, "the importer lacks libdw.so.1", "apt-get install libdw1",
-    ),
-    "the importer is not installed": (
-        Room(answers={"nsys export": Ran(1, "Importer binary was not found\n")}),
-        "nsys export", DoctorVerdict.PROBLEM, "Importer binary was not found", "the whole of Nsight Systems",
-    ),
-    "nsys is older than the profile": (
-        Room(written=ProfileWriter("new.sqlite", "nsys", "2026.1.1.204")),
-        "PROFILE", DoctorVerdict.WARNING,
-        "from nsys 2026.1.1.204; the nsys here is 2025.3.2", "install nsys 2026.1.1 or",
-    ),
-    "sampling on a small disk": (
-        Room(free=9 * GB, files={"/proc/sys/kernel/perf_event_paranoid": "1\n"}),
-        "CPU sampling", DoctorVerdict.WARNING, "9.0 GB are free", "--sample=none",
-    ),
-    "the GPU's counters are kept from nsys": (
-        Room(
-            answers={
-                "nsys --gpu-metrics-devices=help": Ran(
-                    1, "Insufficient privilege, see https://developer.nvidia.com/ERR_NVGPUCTRPERM to enable.\n"
-                )
-            }
-        ),
-        "GPU metrics", DoctorVerdict.WARNING, "may not read the GPU's counters", "NVreg_RestrictProfilingTo",
-    ),
-    "nsys samples no such GPU": (
-        Room(answers={"nsys --gpu-metrics-devices=help": Ran(0, "GPUs not supported:\n\t0: GP100 | Tesla P100\n")}),
-        "GPU metrics", DoctorVerdict.WARNING, "nsys offers no GPU to sample", "2024.1 or later",
-    ),
-    "nsys is too old to sample": (
-        Room(answers={"nsys --gpu-metrics-devices=help": Ran(1, "unrecognised option '--gpu-metrics-devices=help'\n")}),
-        "GPU metrics", DoctorVerdict.WARNING, "it came with 2024.1", "2024.1 or later",
-    ),
-    "torch for the CPU": (
-        Room(answers={"trial_torch.py": Ran(0, "gpuledger-torch version=2.9.0+cpu cuda=None gpus=0 kernels=None")}),
-        "torch", DoctorVerdict.WARNING, "is built for the CPU", "a build for CUDA",
-    ),
-    "the driver is too old for torch": (
-        Room(
-            answers={
-                "trial_torch.py": Ran(
-                    0,
-                    "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old.\n"
-                    "gpuledger-torch version=2.9.0 cuda=12.8 gpus=0 kernels=None",
-                )
-            }
-        ),
-        "torch", DoctorVerdict.WARNING, "the driver is too old for it", "update the driver",
-    ),
-    "torch does not start": (
-        Room(answers={"trial_torch.py": Ran(1, "Traceback\nImportError: libcudnn.so.9: cannot open")}),
-        "torch", DoctorVerdict.WARNING, "ImportError: libcudnn.so.9", "import torch",
-    ),
-    "torch hangs": (
-        Room(answers={"trial_torch.py": ToolFailed("python3 did not end within 90 s and was stopped")}),
-        "torch", DoctorVerdict.WARNING, "did not end within 90 s", "import torch",
-    ),
-    "torch records nothing": (
-        Room(answers={"trial_torch.py": Ran(0, TORCH.replace("=20", "=0"))}),
-        "torch", DoctorVerdict.PROBLEM, "its profiler recorded no kernel", "end the other profiler",
-    ),
-    "ncu is missing": (
-        Room(tools=without("ncu")), "ncu", DoctorVerdict.WARNING, "not found", "cuda-nsight-compute-12-8",
-    ),
-    "counters are forbidden": (
-        Room(files=FORBIDDEN),
-        "Counters", DoctorVerdict.PROBLEM,
-        "this process is none", "options nvidia NVreg_RestrictProfilingToAdminUsers=0",
-    ),
-    "counters are forbidden in a container": (
-        Room(files={**FORBIDDEN, **DOCKER}),
-        "Counters", DoctorVerdict.PROBLEM, "no CAP_SYS_ADMIN", "docker run --gpus=all --cap-add=SYS_ADMIN",
-    ),
-    "no room": (Room(free=GB), "Disk", DoctorVerdict.WARNING, "1.00 GB free, under 2 GB", "make room"),
-    "a full disk": (Room(free=10**7), "Disk", DoctorVerdict.PROBLEM, "0.01 GB free, under 2 GB", "make room"),
-    "a folder that is read-only": (
-        Room(refusal="read-only file system"), "Disk", DoctorVerdict.PROBLEM, "read-only file system", "another folder",
-    ),
-    "CUDA programs fail": (
-        Room(answers={"trial_launches.py": Ran(1, "cuInit gave error 999\n")}),
-        "Trial capture", DoctorVerdict.PROBLEM, "cuInit gave error 999", "fix the driver",
-    ),
-    "CUDA programs fail under nsys": (
-        Room(answers={"nsys profile": lambda argv: replace(recorded(argv), output="Segmentation fault\n")}),
-        "Trial capture", DoctorVerdict.PROBLEM, "though it runs without: Segmentation fault", "update Nsight Systems",
-    ),
-    "nsys writes no report": (
-        Room(answers={"nsys profile": Ran(0, f"Importer error: {LIBDW}\n")}),
-        "Trial capture", DoctorVerdict.PROBLEM, "its importer lacks libdw.so.1", "by hand",
-    ),
-    "nsys profile hangs": (
-        Room(answers={"nsys profile": ToolFailed("nsys did not end within 60 s and was stopped")}),
-        "Trial capture", DoctorVerdict.PROBLEM, "did not end within 60 s", "by hand",
-    ),
-    "nsys records no kernels": (
-        Room(kernels=0), "Trial capture", DoctorVerdict.PROBLEM, "none of 10,240 kernels", "update Nsight Systems",
-    ),
-    "nsys loses kernels": (
-        Room(kernels=10_000), "Trial capture", DoctorVerdict.WARNING, "10,000 of 10,240 kernels", "gpuledger info",
-    ),
-    "the export cannot be read": (
-        Room(kernels=UnreadableProfile("trial.sqlite: not a profile")),
-        "Trial capture", DoctorVerdict.PROBLEM, "not a profile", "report it",
-    ),
-}  # fmt: skip
+
+def gpu_with(setting: str) -> Machine:
+    name, _, value = setting.partition("=")
+    return replace(HEALTHY, gpus=(replace(H200, **{name: ast.literal_eval(value)}),))
 
 
-FOLLOW_UPS = {
-    # what builds on a thing that does not work is left open, and blamed for nothing
-    "nsys does not start": {"nsys export", "GPU metrics", "Trial capture"},
-    "nsys hangs": {"nsys export", "GPU metrics", "Trial capture"},
-    "the importer lacks libdw": {"Trial capture"},
-    "the importer is not installed": {"Trial capture"},
-    "nsys is missing, torch is here": {"nsys export", "CPU sampling", "GPU metrics", "Trial capture"},
+WORDS: Mapping[str, Callable[[str], dict[str, Any]]] = {
+    "no": lambda _: {"machine": NO_GPU},
+    "reason": lambda text: {"machine": replace(HEALTHY, reason=text)},
+    "gpu": lambda text: {"machine": gpu_with(text)},
+    "tools": lambda text: {"tools": {name: path for name, path in TOOLS.items() if name in text.split()}},
+    "without": lambda text: {"tools": without(text)},
+    "folder": lambda text: {"listings": {text.split(": ")[0]: tuple(text.split(": ")[1].split())}},
+    "set": lambda text: {"environment": dict([text.split("=")])},
+    "free": lambda text: {"free": int(text)},
+    "refused": lambda text: {"refused": text},
+    "kernels": lambda text: {"kernels": int(text)},
+    "unreadable": lambda text: {"kernels": UnreadableProfile(text)},
+    "written": lambda text: {"written": ProfileWriter(*text.split())},
 }
+
+
+def answer_of(code: str | None, how: str, text: str) -> Answer:
+    if how == "prints":
+        return lambda argv: replace(recorded(argv), output=text)
+    return ToolFailed(text) if code is None else Ran(int(code), f"{text}\n")
+
+
+def room_of(words: str) -> Room:
+    """The machine of a row of machines.md."""
+    made, files, answers = dict[str, Any](), dict[str, str | None](), dict[str, Answer]()
+    for part in words.replace("⏎", "\n").replace("\\|", "|").split(" ; "):
+        kind, _, rest = part.partition(" ")
+        if said := re.fullmatch(r"(.+?) (ends with|fails|prints)(?: (\d+))?: (.*)", part, re.DOTALL):
+            answers[said[1]] = answer_of(said[3], said[2], said[4])
+        elif kind == "file":
+            [(name, colon, content)] = re.findall(r"^(\S+?)(:(?: (.*))?)?$", rest)
+            files[name] = f"{content}\n" if colon else None
+        else:
+            made |= WORDS[kind](rest)
+    return Room(**made, files=files, answers=answers)
+
+
+ROWS = [
+    re.split(r" (?<!\\)\| ", line[2:-2])
+    for line in Path(__file__).with_name("machines.md").read_text().splitlines()
+    if line.startswith("| ")
+][1:]
+CASES = {case: (words, *expected) for case, words, *expected in ROWS}
+
+
+@cache
+def room(case: str) -> Room:
+    return room_of(CASES[case][0])
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_cause_is_named_with_its_fix_and_nothing_else_is_blamed(case: str) -> None:
-    room, name, verdict, found, fix = CASES[case]
-    seen = outcomes(room.examined())
+    _, name, verdict, found, fix, left_open = CASES[case]
+    seen = outcomes(room(case).examined)
     outcome = seen[name]
-    assert outcome.verdict is verdict
+    assert outcome.verdict == verdict
     assert found in outcome.found
     assert outcome.means or "read" in outcome.found
     assert fix in " ".join([outcome.fix or "", *outcome.commands])
@@ -428,24 +262,33 @@ def test_a_cause_is_named_with_its_fix_and_nothing_else_is_blamed(case: str) -> 
         assert not sentence.endswith(".")
     others = {key: each.verdict for key, each in seen.items() if key != name and each.verdict is not DoctorVerdict.OK}
     assert set(others.values()) <= {DoctorVerdict.NOT_CHECKED}
-    if room.machine.gpus:
-        assert set(others) == FOLLOW_UPS.get(case, set())
+    if room(case).machine.gpus:
+        assert sorted(others) == [name for name in left_open.split(", ") if name]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_exit_code_follows_from_the_checks(case: str) -> None:
-    found = CASES[case][0].examined()
-    problems = [check.name for check in found.checks if check.verdict is DoctorVerdict.PROBLEM]
+def test_the_exit_code_follows_from_the_checks_and_every_format_holds_them(case: str) -> None:
+    found = room(case).examined
+    problems = {check.name for check in found.checks if check.verdict is DoctorVerdict.PROBLEM}
     assert found.ready == (not problems and bool(found.records_with))
-    assert ("nsys" in found.records_with) == (
-        bool(found.machine.gpus)
-        and found.tools[0].version is not None
-        and not {"nsys", "nsys export", "Trial capture"} & set(problems)
-    )
+    has_nsys = bool(found.machine.gpus) and found.tools[0].version is not None
+    assert ("nsys" in found.records_with) == (has_nsys and not {"nsys", "nsys export", "Trial capture"} & problems)
+    content = json.loads(write(found.document(), "json"))
+    schema_of("doctor").validate(content)
+    assert (content["ready"], [each["name"] for each in content["checks"]]) == (found.ready, list(outcomes(found)))
+    assert write(found.document(), "csv").count("\n") == len(found.checks) + 1
+    text, markdown = write(found.document(), "text", width=None), write(found.document(), "md")
+    for check in found.checks:
+        assert f"| {check.name} |" in markdown
+        assert [word for word in (check.name, *check.commands) if word not in text] == []
+    for width in (60, 80, 132):
+        lines = write(found.document(), "text", width=width).splitlines()
+        assert max(map(cell_len, lines)) <= width
+        assert all(line == line.rstrip() for line in lines)
 
 
 def test_nothing_to_record_with_is_a_problem() -> None:
-    found = Room(tools=without("nsys"), packages=()).examined()
+    found = Room(tools=without("nsys"), packages=()).examined
     assert outcomes(found)["nsys"].verdict is DoctorVerdict.PROBLEM
     assert found.records_with == ()
     assert write(found.document(), "text", width=80).startswith("Profiles cannot be recorded here: 1 problem.\n")
@@ -453,7 +296,7 @@ def test_nothing_to_record_with_is_a_problem() -> None:
 
 def test_without_a_gpu_nothing_is_started_but_what_needs_none() -> None:
     room = Room(machine=NO_GPU, files=DRIVER_GONE, tools=without("nvidia-smi"))
-    found = room.examined()
+    found = room.examined
     assert [check.name for check in found.checks if check.verdict is DoctorVerdict.PROBLEM] == ["GPU"]
     assert {Path(words[0]).name for words in room.started} <= {"nsys", "QdstrmImporter"}
     assert outcomes(found)["nsys export"].verdict is DoctorVerdict.OK, "reports from elsewhere can be opened"
@@ -462,7 +305,7 @@ def test_without_a_gpu_nothing_is_started_but_what_needs_none() -> None:
 
 def test_quick_starts_nothing_on_the_gpu() -> None:
     room = Room(is_quick=True, answers={"trial_torch.py": Ran(0, TORCH.replace("=20", "=None"))})
-    found = room.examined()
+    found = room.examined
     trial = outcomes(found)["Trial capture"]
     assert (trial.verdict, trial.found) == (DoctorVerdict.NOT_CHECKED, "left out by --quick")
     assert found.ready
@@ -485,14 +328,14 @@ def test_quick_starts_nothing_on_the_gpu() -> None:
 )
 def test_counters_are_for_those_with_the_capability(capabilities: int, driver: str, allowed: bool) -> None:
     status = {"/proc/self/status": f"CapInh:\tffffffffffffffff\nCapEff:\t{capabilities:016x}\n"}
-    seen = outcomes(Room(files={**FORBIDDEN, **status}, machine=replace(HEALTHY, driver=driver)).examined())
+    seen = outcomes(Room(files={**FORBIDDEN, **status}, machine=replace(HEALTHY, driver=driver)).examined)
     assert seen["Counters"].verdict is (DoctorVerdict.OK if allowed else DoctorVerdict.PROBLEM)
 
 
 def test_what_the_driver_does_not_say_is_not_checked() -> None:
     silent = replace(HEALTHY, gpus=(InstalledGpu(0, "NVIDIA T4", 16 * GB, None, None, None),))
     files = dict.fromkeys((*FORBIDDEN, "/proc/sys/kernel/perf_event_paranoid"))
-    seen = outcomes(Room(machine=silent, files=files, free=None).examined())
+    seen = outcomes(Room(machine=silent, files=files, free=None).examined)
     for name in ("GPU sharing", "Clocks", "Counters", "CPU sampling", "Disk"):
         assert seen[name].verdict is DoctorVerdict.NOT_CHECKED, name
 
@@ -509,7 +352,7 @@ def test_what_the_driver_does_not_say_is_not_checked() -> None:
     ],
 )
 def test_the_version_of_a_profile(written: ProfileWriter, verdict: DoctorVerdict) -> None:
-    assert outcomes(Room(written=written).examined())["PROFILE"].verdict is verdict
+    assert outcomes(Room(written=written).examined)["PROFILE"].verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -524,7 +367,7 @@ def test_the_version_of_a_profile(written: ProfileWriter, verdict: DoctorVerdict
     ],
 )
 def test_containers_are_recognised(files: dict[str, str], environment: dict[str, str], kind: str) -> None:
-    outcome = outcomes(Room(files=files, environment=environment).examined())["Container"]
+    outcome = outcomes(Room(files=files, environment=environment).examined)["Container"]
     assert outcome.found.startswith(f"in a container ({kind})" if kind else "not in a container")
 
 
@@ -535,30 +378,6 @@ def test_the_library_comes_from_the_package_manager_that_is_here() -> None:
     assert commands(dnf="/usr/bin/dnf", sudo="/usr/bin/sudo") == ("sudo dnf install elfutils-libs",)
     assert len(commands()) == 2
     assert checking.library_commands("libodd.so.3", lambda _: None)[0] == "apt-file search libodd.so.3"
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_every_format_holds_every_check(case: str) -> None:
-    found = CASES[case][0].examined()
-    content = json.loads(write(found.document(), "json"))
-    schema_of("doctor").validate(content)
-    assert content["ready"] == found.ready
-    assert [each["name"] for each in content["checks"]] == [check.name for check in found.checks]
-    assert write(found.document(), "csv").count("\n") == len(found.checks) + 1
-    text = write(found.document(), "text", width=None)
-    for check in found.checks:
-        assert check.name in text
-        assert f"| {check.name} |" in write(found.document(), "md")
-        for command in check.commands:
-            assert command in text
-
-
-@pytest.mark.parametrize("width", [60, 80, 132])
-@pytest.mark.parametrize("case", CASES)
-def test_no_line_is_wider_than_the_terminal(case: str, width: int) -> None:
-    lines = write(CASES[case][0].examined().document(), "text", width=width).splitlines()
-    assert max(map(cell_len, lines)) <= width
-    assert all(line == line.rstrip() for line in lines)
 
 
 words = st.text(max_size=60) | st.sampled_from(
@@ -580,7 +399,7 @@ def test_whatever_tools_say_the_answer_can_be_shown(
     smi = {"nvidia-smi": next(iter(answers.values()), Ran(0, ""))}
     found = Room(
         machine=told, answers={**answers, **smi}, files=files, written=ProfileWriter("a", "nsys", "x")
-    ).examined()
+    ).examined
     text = write(found.document(), "text", width=width)
     assert not CONTROL & set(text.replace("\n", ""))
     assert max(map(cell_len, text.splitlines())) <= width
@@ -612,7 +431,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_tool_that_hangs_is_stopped(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool(bare, "nsys", "#!/bin/sh\nexec sleep 100\n")
     monkeypatch.setattr(checking, "SECONDS", 0.3)
-    patient = ExaminedMachine(probing.here(), TrialTools(Path(), Path(), lambda _: 0))
+    patient = ExaminedMachine(lambda _: 0)
     outcome = CHECKS["nsys"](patient)
     assert outcome.verdict is DoctorVerdict.PROBLEM
     assert "did not end within 0.3 s" in outcome.found
@@ -620,7 +439,7 @@ def test_a_tool_that_hangs_is_stopped(bare: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_tool_that_prints_ten_megabytes_is_harmless(bare: Path) -> None:
     tool(bare, "nsys", "#!/bin/sh\nhead -c 10000000 /dev/zero | tr '\\0' '\\033'\n")
-    outcome = CHECKS["nsys"](ExaminedMachine(probing.here(), TrialTools(Path(), Path(), lambda _: 0)))
+    outcome = CHECKS["nsys"](ExaminedMachine(lambda _: 0))
     assert outcome.verdict is DoctorVerdict.PROBLEM
     assert len(outcome.found) < 400
 
@@ -630,12 +449,12 @@ def test_a_tool_that_prints_ten_megabytes_is_harmless(bare: Path) -> None:
 )
 def test_a_broken_tool_is_a_problem(bare: Path, script: str) -> None:
     tool(bare, "nsys", script)
-    outcome = CHECKS["nsys"](ExaminedMachine(probing.here(), TrialTools(Path(), Path(), lambda _: 0)))
+    outcome = CHECKS["nsys"](ExaminedMachine(lambda _: 0))
     assert outcome.verdict is DoctorVerdict.PROBLEM
 
 
 def test_the_probe_reads_what_is_there_and_nothing_else(tmp_path: Path) -> None:
-    here = probing.here()
+    here = ExaminedMachine(lambda _: 0)
     (tmp_path / "long").write_bytes(b"\xff" * 10**6)
     assert here.read(str(tmp_path / "none")) is None
     assert here.read(str(tmp_path)) is None
@@ -653,9 +472,9 @@ def test_a_driver_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
     import threading
 
     released = threading.Event()
-    monkeypatch.setattr(probing, "_DRIVER_SECONDS", 0.1)
-    monkeypatch.setattr(probing, "machine", lambda: released.wait(60))
-    told = probing.here().machine()
+    monkeypatch.setattr(checking, "_DRIVER_SECONDS", 0.1)
+    monkeypatch.setattr(checking, "machine", lambda: released.wait(60))
+    told = ExaminedMachine(lambda _: 0).machine
     released.set()
     assert told == Machine(None, None, (), "the driver did not answer within 0 s")
 
@@ -763,129 +582,6 @@ def test_from_end_to_end_with_a_made_up_driver(bare: Path, tmp_path: Path, decod
 
 
 # Tools and the machine, by themselves.
-
-
-@pytest.mark.parametrize(
-    ("output", "version"),
-    [
-        ("NVIDIA Nsight Systems version 2025.3.2.474-253236389321v0", "2025.3.2"),
-        (
-            "NVIDIA (R) Nsight Compute Command Line Profiler\nCopyright (c) 2018-2025\nVersion 2025.3.1.0 (build 1)",
-            "2025.3.1",
-        ),
-        ("Version 2024.1", "2024.1"),
-        ("usage: nsys [--version] [--help]", None),
-        ("", None),
-    ],
-)
-def test_the_version_of_a_tool(output: str, version: str | None) -> None:
-    assert machine.version_in(output) == version
-
-
-def test_ncu_and_the_importer_are_found_where_nvidia_puts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert machine.find_ncu(tmp_path) is None
-    for version in ("2024.3.2", "2025.10.0", "2025.3.1"):
-        folder = tmp_path / "opt/nvidia/nsight-compute" / version
-        folder.mkdir(parents=True)
-        tool(folder, "ncu", "#!/bin/sh\necho Version 2025.3.1.0\n")
-    found = machine.find_ncu(tmp_path)
-    assert found == tmp_path / "opt/nvidia/nsight-compute/2025.10.0/ncu"
-    assert machine.version_of(found) == "2025.3.1"
-    host = tmp_path / "opt/nvidia/nsight-compute/2025.3.1/host"
-    for name in ("target-linux-x64/nsys", "linux-desktop-glibc_2_11_3-x64/QdstrmImporter"):
-        (host / name).parent.mkdir(parents=True)
-        tool(host / Path(name).parent, Path(name).name, "")
-    assert (
-        machine.find_importer(host / "target-linux-x64/nsys") == host / "linux-desktop-glibc_2_11_3-x64/QdstrmImporter"
-    )
-    assert machine.find_importer(found) is None
-
-
-FIELDS = ("index", "driver_version", "memory.total", "clocks.sm", "clocks.max.sm", "power.limit")
-
-
-def test_nvidia_smi_is_understood() -> None:
-    full = "0, 570.133.20, 143771, 345, 1980, 700.00, Exclusive_Process, Enabled, NVIDIA H200\n"
-
-    def start(argv: Sequence[str | Path], seconds: float) -> Ran:
-        return Ran(0, full if len(argv) > 1 else "| NVIDIA-SMI 570.133.20   CUDA Version: 12.8     |\n")
-
-    gpu = InstalledGpu(
-        0, "NVIDIA H200", 143771 * 2**20, 345, 1980, 700_000, is_split=True, compute_mode="exclusive process"
-    )
-    assert machine.by_smi(SMI, start) == Machine("570.133.20", "12.8", (gpu,), "", "nvidia-smi")
-
-
-def test_an_old_driver_is_asked_for_less() -> None:
-    def start(argv: Sequence[str | Path], seconds: float) -> Ran:
-        if "mig.mode.current" in str(argv[1:]):
-            return Ran(2, 'Field "mig.mode.current" is not a valid field to query.\n')
-        return Ran(0, "0, 418.43, 16160, 135, 1530, [N/A], Tesla V100, 16GB\n" if len(argv) > 1 else "")
-
-    gpu = InstalledGpu(0, "Tesla V100, 16GB", 16160 * 2**20, 135, 1530, None)
-    assert machine.by_smi(SMI, start) == Machine("418.43", None, (gpu,), "", "nvidia-smi")
-
-
-@given(st.text() | st.lists(st.text(",. 0123456789[N/A]"), max_size=5).map("\n".join))
-def test_whatever_nvidia_smi_prints_is_no_error(output: str) -> None:
-    for row in machine.smi_rows(output, FIELDS):
-        assert machine._gpu(row).memory_bytes >= 0
-    machine.by_smi(SMI, lambda *_, **__: Ran(0, output))
-
-
-class NVMLError(Exception):
-    """As the package has it."""
-
-
-def nvml(**changes: Any) -> SimpleNamespace:
-    """The package nvidia-ml-py, with one GPU that tells everything."""
-
-    def refused(*_: object) -> int:
-        raise NVMLError("Not Supported")
-
-    answers: dict[str, Any] = {
-        "NVMLError": NVMLError,
-        "nvmlInit": lambda: None,
-        "nvmlShutdown": lambda: None,
-        "nvmlSystemGetDriverVersion": lambda: b"570.133.20",
-        "nvmlSystemGetCudaDriverVersion": lambda: 12080,
-        "nvmlDeviceGetCount": lambda: 1,
-        "nvmlDeviceGetHandleByIndex": lambda index: index,
-        "nvmlDeviceGetName": lambda _: "NVIDIA H200",
-        "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(total=150_754_820_096),
-        "nvmlDeviceGetClockInfo": lambda _, which: 345 if which == 1 else 3201,
-        "nvmlDeviceGetMaxClockInfo": lambda _, which: 1980 if which == 1 else 3201,
-        "nvmlDeviceGetEnforcedPowerLimit": lambda _: 700_000,
-        "nvmlDeviceGetMigMode": lambda _: [0, 0],
-        "nvmlDeviceGetComputeMode": lambda _: 0,
-        "nvmlDeviceGetCurrentClocksEventReasons": lambda _: 0x1,
-    }
-    changed = {name: refused if value is None else value for name, value in changes.items()}
-    return SimpleNamespace(**{**answers, **changed})
-
-
-def test_nvml_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", nvml())
-    assert machine.machine() == HEALTHY
-    few = nvml(
-        nvmlDeviceGetMigMode=None, nvmlDeviceGetClockInfo=None, nvmlDeviceGetCurrentClocksEventReasons=lambda _: 0x24
-    )
-    monkeypatch.setitem(sys.modules, "pynvml", few)
-    [gpu] = machine.machine().gpus
-    assert (gpu.sm_mhz, gpu.is_split) == (None, None)
-    assert gpu.throttled_by == ("the power limit", "heat, by the driver")
-
-
-def test_nvml_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setitem(sys.modules, "pynvml", nvml(nvmlInit=None))
-    told = machine.machine()
-    assert (told.gpus, told.reason) == ((), "NVML does not start: Not Supported; nvidia-smi is not here either")
-    monkeypatch.setitem(sys.modules, "pynvml", nvml(nvmlDeviceGetHandleByIndex=None))
-    assert "lists 1 and answers for 0" in machine.machine().reason
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert machine.machine().reason.startswith("the package nvidia-ml-py is not installed")
 
 
 def test_torch_says_what_it_sees() -> None:

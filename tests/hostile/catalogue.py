@@ -198,10 +198,7 @@ _CONTAINER: dict[str, tuple[Make, Must]] = {
     "gzip, unknown method": (containers.flipped(2), refused(NOT_OURS)),
     "gzip, several members": (containers.in_members(7), TRACE),
     "gzip, 50,000 empty members": (containers.raw(containers.empty_members(50_000)), TRACE),
-    "gzip, junk behind": (
-        containers.raw(containers.zipped_trace() + b"junk" * 99),
-        same(a_trace, "gzip-trailing"),
-    ),
+    "gzip, junk behind": (containers.raw(containers.zipped_trace() + b"junk" * 99), same(a_trace, "gzip-trailing")),
     "gzip, a byte behind": (containers.raw(containers.zipped_trace() + b"\x1f"), same(a_trace, "gzip-trailing")),
     "gzip, zeros behind": (containers.raw(containers.zipped_trace() + bytes(4096)), TRACE),
     "gzip of nothing": (packed(b""), refused(NOT_OURS)),
@@ -525,10 +522,7 @@ _JSON: dict[str, tuple[Make, Must]] = {
         jsons.op_args(b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
         read("events-unreadable"),
     ),
-    "100,000 deep after the events": (
-        text(JSON[:-1] + b', "a": ' + b"[" * 100_000),
-        same(a_trace, "json-trailing"),
-    ),
+    "100,000 deep after the events": (text(JSON[:-1] + b', "a": ' + b"[" * 100_000), same(a_trace, "json-trailing")),
     "duplicate keys": (swapped(b'"tid": 7,', b'"tid": 8, "tid": 7, "ts": 1,'), TRACE),
     "a key that is escaped": (swapped(b'"traceEvents"', b'"trace\\u0045vents"'), refused("looked for `traceEvents`")),
     "traceEvents null": (text(b'{"traceEvents": null}'), refused("traceEvents is no list")),
@@ -946,7 +940,7 @@ _UNPACKED_LONG = (
 """They take a second each until the reader, which all verbs share, has seen enough: only a thorough run asks two."""
 
 _VERBS: dict[str, tuple[str, ...]] = {
-    "very many names": ("info",),  # a report looks at each of them several times, which takes some 20 s
+    "very many names": ("info",)  # a report looks at each of them several times, which takes some 20 s
 } | dict.fromkeys(_UNPACKED_LONG, ("info", "report") if IS_THOROUGH else ("report",))
 
 _OPTIONS: dict[str, tuple[str, ...]] = {

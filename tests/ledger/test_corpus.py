@@ -32,7 +32,7 @@ def test_info_and_stats_answer_or_refuse_in_one_sentence(profile: Path) -> None:
 
 def test_every_table_is_made_or_refused(profile: Path) -> None:
     trace = trace_of(profile)
-    for report in NVIDIA_REPORTS:
+    for report in NVIDIA_REPORTS.values():
         sheet = nvidia_sheet(report, trace)
         assert isinstance(sheet, NotMeasured) or all(len(row) == len(sheet.columns) for row in sheet.rows)
 

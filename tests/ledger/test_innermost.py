@@ -102,7 +102,7 @@ def test_what_has_no_time_takes_no_room() -> None:
     assert len(found) == len(found.of(Cause.SYNC)) == 10**9
 
 
-# Which calls lost their work, whatever was taken out; tests/cases/lost_work.md has every other reason
+# Which calls lost their work, whatever was taken out; tests/ledger/cases/lost_work.md has every other reason
 
 
 LAUNCHES = ("cudaLaunchKernel_v7000", "cudaMemcpyAsync_v3020", "cudaGraphLaunch_v10000")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from gpuledger import Table, open_trace
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import Line, ledger
-from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.host import host_and_activities
+from gpuledger.ledger.window import default_window
 from gpuledger.trace.spans import Span
 from support.command import NAMES
 from support.profiles.corpus import FILES
@@ -118,7 +118,7 @@ def test_steps_tile_the_time(unpacked: Callable[[str], Path]) -> None:
 
 
 def test_batching_saves_what_the_launch_bound_finding_predicts(unpacked: Callable[[str], Path]) -> None:
-    from gpuledger.findings.rules import findings
+    from gpuledger.findings.run_rules import findings
 
     loop = open_trace(unpacked("moe_loop.sqlite"))
     ranked = findings(loop, analysed(loop))

@@ -343,10 +343,9 @@ def test_memory_and_queue_agree_with_the_tables(decode: Path) -> None:
     totals = memory_totals(report.trace, device.gpu)
     assert not isinstance(totals, NotMeasured)
     assert int(found.most_bytes.max()) == totals.peak_bytes
-    delays = launch_costs(report.trace, device).queue.delays
-    assert delays is not None
+    delays = launch_costs(report.trace, device).by_delay
     here = device.work.on(device.gpu)
-    assert sum(count for _, count in delays.by_bucket) == int(device.begins_steady(device.work.start_ns[here]).sum())
+    assert sum(count for _, count in delays) == int(device.begins_steady(device.work.start_ns[here]).sum())
 
 
 def test_without_memory_events_memory_is_not_measured() -> None:

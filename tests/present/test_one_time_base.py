@@ -17,9 +17,9 @@ from gpuledger.answers.report import ReportAnswer
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.books import Line
-from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.causes import idle_label
 from gpuledger.ledger.device import Device, devices
+from gpuledger.ledger.window import default_window
 from gpuledger.present.digits import cell_text
 from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Sheet, Unit

@@ -55,11 +55,6 @@ def test_every_command_and_its_options_are_there(page: Path) -> None:
         assert given <= known, (page.name, verb)
 
 
-def test_the_verbs_to_begin_with_are_named() -> None:
-    verbs = {verb for verb, *_ in commands(AGENTS)}
-    assert {"report", "info", "gaps", "steps", "kernels", "diff", "whatif", "fleet", "explain", "mcp"} <= verbs
-
-
 def test_the_keys_that_are_named_are_in_the_documents(decode: Path) -> None:
     rows = re.findall(
         r"^\|[^|]+\| `gpuledger (\w+) run\.sqlite[^`|]*` \| ([^|]*) \|$", AGENTS.read_text(), re.MULTILINE
@@ -85,11 +80,6 @@ def test_the_filters_find_something(decode: Path) -> None:
         assert 100 < len(found) < 2_500
 
 
-def test_llms_txt_has_the_form_that_is_agreed_on() -> None:
-    first, blank, summary, *_ = LLMS.read_text().splitlines()
-    assert (first, blank, summary.startswith("> ")) == ("# gpuledger", "", True)
-
-
 @pytest.mark.parametrize("block", re.findall(r"```json\n(.*?)```", GUIDE.read_text(), re.DOTALL))
 def test_a_configuration_starts_the_server(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [servers] = json.loads(block).values()
@@ -99,11 +89,6 @@ def test_a_configuration_starts_the_server(block: str, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     context = verb_named(verb).make_context(verb, folders)  # refuses a folder that is not there
     assert (server["command"], len(context.params["folders"])) == ("gpuledger", 1)
-
-
-def test_the_guide_lists_the_tools() -> None:
-    table = "".join(line for line in GUIDE.read_text().splitlines() if line.startswith("| `"))
-    assert set(re.findall(r"`(\w+)`", table.replace("`json`", ""))) >= set(TOOLS)
 
 
 def holds(answer: Any, shown: Any) -> bool:

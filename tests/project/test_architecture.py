@@ -99,7 +99,7 @@ def test_programs_to_profile_know_nothing_of_us_but_windows() -> None:
 @pytest.mark.parametrize(
     ("module", "homes"),
     [
-        ("sqlite3", {"read/nsys/sqlite.py"}),
+        ("sqlite3", {"read/sqlite.py"}),
         ("subprocess", {"system/processes.py"}),
         ("mcp", {"agents/server.py"}),
         ("duckdb", {"sql/statement.py"}),
@@ -143,7 +143,7 @@ OPENERS = {
     "cli/main.py": "/dev/null, when a pipe closes",
     "findings/pages.py": "the pages about findings, which are part of the package",
     "cli/help.py": "the questions that commands answer, a file of the package",
-    "cli/verbs/timelines.py": "a timeline that is written already",
+    "cli/verbs/view.py": "a timeline that is written already",
     "cli/verbs/diff.py": "the summary of a GitHub job, to which it appends",
 }
 """Who opens files, and which."""

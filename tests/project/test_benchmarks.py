@@ -97,26 +97,6 @@ def test_one_command_measures_compares_and_writes_the_page(work: Path, export: P
     assert str(tmp_path) not in text
 
 
-def test_wrong_answers_end_with_an_error(work: Path, export: Path, tmp_path: Path) -> None:
-    nsys = tmp_path / "nsys"
-    nsys.write_text("#!/bin/sh\necho Time,Total\n")
-    nsys.chmod(0o755)
-    ran = run(f"--sizes={KERNELS}", "--only", "stats", f"--nsys={nsys}", work=work)
-    assert ran.returncode == 1
-    assert re.search(r"error: answers differ: stats, nsys stats of an unknown version: \d+ lines against 1", ran.stderr)
-    assert re.search(r"NO: \d+ lines against 1", ran.stdout)
-
-
-def test_a_page_without_a_place_for_the_table_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
-    document = tmp_path / "page.md"
-    document.write_text("# A page\n")
-    ran = run(f"--write={document}", work=tmp_path / "work")
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith(f"error: {document}: looked for the lines")
-    assert document.read_text() == "# A page\n"
-    assert not (tmp_path / "work").exists()
-
-
 def test_our_page_has_the_markers_and_names_every_contest() -> None:
     text = (ROOT / "docs" / "performance.md").read_text()
     assert page.replaced(page.replaced(text, "x"), "y").count("\ny\n") == 1
@@ -130,23 +110,7 @@ def every_contest(folder: Path) -> list[Any]:
     return [*found, *contests.nsys_contests(known, 1, books.Books(0, 0), place)]
 
 
-def test_peers_may_be_left_out_of_large_inputs(work: Path, export: Path) -> None:
-    options = (f"--sizes={KERNELS}", "--only", "stats", "--peers-up-to=1e3")
-    ran = run(*options, "--nsys=/no/such/program", work=work)
-    assert ran.returncode == 0, ran.stderr
-    assert "Above 1,000 kernels we run alone" in ran.stdout
-    assert "nsys stats" not in ran.stderr
-    assert "cat FILE" in ran.stderr
-
-
 # Inputs
-
-
-def test_inputs_are_made_once(work: Path, export: Path) -> None:
-    before = export.stat().st_mtime_ns
-    assert inputs.export_of(KERNELS, work) == export
-    assert export.stat().st_mtime_ns == before
-    assert not list(work.rglob("*.part.*"))
 
 
 def test_the_books_of_an_input_are_plain_sql(export: Path) -> None:
@@ -170,13 +134,6 @@ def test_the_books_of_an_input_are_plain_sql(export: Path) -> None:
 
 
 # Measuring
-
-
-def test_a_command_is_measured() -> None:
-    found = measure.measured(python("import os; print(os.environ['GIVEN'])", env=(("GIVEN", "this"),)), measure.Pace(2))
-    assert (found.output, found.runs) == ("this\n", 2)
-    assert found.wall_s > 0
-    assert found.cpu_s > 0
 
 
 CHILD = 'own = b"x" * (64 << 20); import time; time.sleep(1)'
@@ -228,11 +185,6 @@ def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None
     pytest.fail("the child lives on")
 
 
-def test_seconds_may_be_those_inside() -> None:
-    command = python('print("noise"); print(\'{"seconds": 12.5}\')', is_timed_inside=True)
-    assert measure.measured(command, measure.Pace(**FAST)).wall_s == 12.5
-
-
 # Contests and rows
 
 
@@ -244,31 +196,6 @@ def rows_of(found: Any) -> list[Any]:
     return list(results.Bench(measure.Pace(**FAST)).rows(found))
 
 
-def test_a_peer_that_is_missing_or_fails_is_a_line() -> None:
-    ours = contests.Entry("gpuledger", python("print(1)"))
-    missing = contests.Entry("nsys-ai", None, answers.same_text)
-    failing = contests.Entry("other", python("raise SystemExit('out of luck')"), answers.same_text)
-    [_, first, second] = rows_of(contest(ours, missing, failing))
-    assert page.cells(first)[1:] == ("nsys-ai", *("-",) * 6, "not installed")
-    assert page.cells(second)[-1] == "exit 1: out of luck"
-    assert results.disagreements([first, second]) == []
-
-
-def test_a_command_in_two_contests_runs_once(tmp_path: Path) -> None:
-    count = python("open(__import__('sys').argv[1], 'a').write('x')", str(tmp_path / "runs"))
-    bench, entry = results.Bench(measure.Pace(**FAST)), contests.Entry("other", count)
-    for _ in range(2):
-        list(bench.rows(contest(contests.Entry("ours", python("")), entry)))
-    assert (tmp_path / "runs").read_text() == "x"
-
-
-def test_our_own_failure_is_a_line_and_leaves_no_ratio() -> None:
-    ours = contests.Entry("gpuledger", python("raise SystemExit('broken')"))
-    rows = rows_of(contest(ours, contests.Entry("other", python("")), check=answers.same_books(books.Books(1, 1))))
-    assert [row.ratio for row in rows] == [None, None]
-    assert page.cells(rows[0])[-1] == "exit 1: broken"
-
-
 def test_an_answer_that_cannot_be_read_is_a_disagreement() -> None:
     ours = contests.Entry("gpuledger", python("print('{}')"))
     found = contest(ours, contests.Entry("other", python("print('{')"), answers.same_breakdown))
@@ -277,25 +204,10 @@ def test_an_answer_that_cannot_be_read_is_a_disagreement() -> None:
     assert row.agreement.said.startswith("an answer cannot be read: ")
 
 
-def test_warm_runs_find_what_the_first_kept(work: Path, export: Path) -> None:
-    place = contests.Place(work, nobody())
-    found = {each.task: each for each in contests.nsys_contests(export, KERNELS, books.books_of(export), place)}
-    rows = rows_of(found["opening alone, in Python, warm"])
-    if rows[0].outcome == measure.Failed(contests.KEPT_NOTHING):
-        pytest.skip("the file is too fresh to be kept")
-    assert [row.agreement.same for row in rows[1:]] == [True]
-    assert rows[1].agreement.said == f"{KERNELS:,} kernels, one span"
-
-
 def test_a_replay_says_whether_it_is_exact(work: Path, export: Path) -> None:
     place = contests.Place(work, nobody())
     found = {each.name: each for each in contests.nsys_contests(export, KERNELS, books.books_of(export), place)}
     assert rows_of(found["replay"])[0].agreement.same
-
-
-def test_a_cache_that_is_not_kept_is_no_warm_run(work: Path, export: Path) -> None:
-    command = contests._warm(python("pass"), work / "cache" / "none")
-    assert measure.measured(command, measure.Pace(**FAST)) == measure.Failed(contests.KEPT_NOTHING)
 
 
 # Answers
@@ -383,70 +295,7 @@ def row(name: str, size: int, wall_s: float, program: str = "", own_bytes: int =
     return results.Row(found, program, measure.Measured(wall_s, wall_s, 1, "", used), **options)
 
 
-def test_aims_speak_about_what_was_measured() -> None:
-    million = 1_000_000
-    rows = [
-        row("report", million, 1.0, own_bytes=199, is_ours=True),
-        row("report", million, 9.0, "nsys stats 2025.1", is_ours=False, ratio=9.0),
-        row("report", 5 * million, 5.6, own_bytes=201, is_ours=True),
-        row("open", 5 * million, 0.3, is_ours=True),
-        row("replay", million, 0.6, is_ours=True),
-        row("torch", 2 * million, 40.0, "HolisticTraceAnalysis 0.5.0, two tables", is_ours=False, ratio=20.0),
-    ]
-    assert page.aim_lines(aims.aims(rows)) == [
-        "report of 1 M against nsys stats 2025.1: 9 x, wanted at least 10 x: NOT met",
-        "report of 2 M against HolisticTraceAnalysis 0.5.0, two tables: 20 x, wanted at least 20 x: met",
-        "own memory of the report of 1 M: 1.99 x the file, wanted at most 2 x the file: met",
-        "own memory of the report of 5 M: 2.01 x the file, wanted at most 2 x the file: NOT met",
-        "second open of 5 M: 0.3 s, wanted at most 0.3 s: met",
-        "graph and replay of 1 M: 0.6 s, wanted at most 0.5 s: NOT met",
-        "time of a kernel, report, 5 M over 1 M: 1.12 x, wanted at most 1.1 x: NOT met",
-    ]
-    assert aims.aims([]) == []
-
-
-@given(st.text(alphabet="ab|<\n"), st.text(alphabet="xy\n"))
-def test_only_what_is_between_the_markers_changes(around: str, part: str) -> None:
-    text = f"{around}{page.BEGIN}old{page.END}{around}"
-    once = page.replaced(text, part)
-    assert once.startswith(around + page.BEGIN)
-    assert once.endswith(page.END + around)
-    assert page.replaced(once, part) == once
-
-
-@pytest.mark.parametrize("text", ["", page.BEGIN, page.END, page.END + page.BEGIN])
-def test_a_page_without_both_markers_is_refused(text: str) -> None:
-    with pytest.raises(page.NoMarkers):
-        page.replaced(text, "x")
-
-
-def test_the_page_has_a_column_for_each_size_and_a_line_for_each_program() -> None:
-    small = row("report", 1000, 1.0, "ours", is_ours=True, ratio=1.0)
-    large = row("report", 2000, 1.5, "ours", is_ours=True, ratio=1.0)
-    theirs = row("report", 1000, 4.0, "theirs", is_ours=False, ratio=4.0)
-    head, _, first, second = page.markdown_tables([small, theirs, large]).splitlines()
-    assert head.startswith(f"| task | program | {aims.count(1000)} | {aims.count(2000)} |")
-    assert "| ours | 1 | 1.5 |" in first
-    assert "| theirs | 4 (4) | - |" in second
-
-
-def test_names_cannot_break_the_table() -> None:
-    hostile = row("report", 1, 1.0, "a|b<!--", is_ours=True, ratio=1.0)
-    [line] = page.markdown_tables([hostile]).splitlines()[2:]
-    assert r"a\|b&lt;!--" in line
-
-
 # The guard
-
-
-def test_the_guard_compares_with_what_is_stored(work: Path, export: Path, tmp_path: Path) -> None:
-    stored = tmp_path / "expected.json"
-    options = {"kernels": KERNELS, "events": EVENTS, "rounds": 1, "expected": stored}
-    found = quick.guard(work, **options)
-    assert {each.task for each in found} == json.loads(quick.EXPECTED.read_text())["ratios"].keys()
-    assert all(each.said.endswith("nothing stored to compare with") for each in found)
-    quick.store(found, stored)
-    assert json.loads(stored.read_text())["ratios"].keys() == {each.task for each in found}
 
 
 @pytest.mark.parametrize(
@@ -513,16 +362,3 @@ def test_the_same_seed_draws_the_same_changes_of_one_place_each(count: int, seed
 
 
 # Peers
-
-
-def test_peers_are_found_where_they_were_installed_whole(tmp_path: Path) -> None:
-    folder = peers.environment(peers.NSYS_AI, tmp_path)
-    (folder / "lib/python3.11/site-packages/nsys_ai-0.3.0.dist-info").mkdir(parents=True)
-    assert peers.found(tmp_path, Path("/no/nsys"))[peers.NSYS_AI].program is None
-    (folder / "installed").touch()
-    (folder / "lib/python3.11/site-packages/duckdb-1.5.5.dist-info").mkdir()
-    found = peers.found(tmp_path, Path("/no/nsys"))
-    assert found[peers.NSYS_AI].full_name == "nsys-ai 0.3.0"
-    assert found[peers.NSYS_AI].beside[0] == "duckdb 1.5.5"
-    assert found[peers.NSYS_AI].program == folder / "bin" / "python"
-    assert found[peers.HTA] == peers.Peer(peers.HTA, None, "")

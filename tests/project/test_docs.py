@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 from support.command import ROOT
@@ -26,49 +25,12 @@ MADE = frozenset(GENERATOR["pages"]())
 """Pages of the reference, which are made when the site is built."""
 
 
-def test_help_fits_a_terminal() -> None:
-    for name, text in GENERATOR["pages"]().items():
-        if "```text" in text:
-            assert max(map(len, text.split("```")[1].splitlines())) <= 80, name
-
-
 @pytest.mark.usefixtures("ncu_asked_once", "profiles_read_once", "as_released")
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if sessions(page) and ".zh." not in page.name], ids=lambda page: page.name
 )
 def test_commands_give_what_the_page_shows(page: Path, decode: Path, tmp_path: Path) -> None:
     hold_against_its_commands(page, decode, tmp_path)
-
-
-def test_both_readmes_show_the_same_commands() -> None:
-    def commands(name: str) -> list[str]:
-        blocks = re.findall(r"```(?:console|sh)\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
-        lines = [line for block in blocks for line in block.splitlines()]
-        bare = [line.split("#")[0].strip().removesuffix(" --lang=zh") for line in lines]
-        return [line for line in bare if re.match(r"(\$ )?(make|pip|nsys|gpuledger) ", line)]
-
-    assert commands("README.md") == commands("README.zh.md")
-    assert len(commands("README.md")) == 13
-
-
-def test_the_readme_says_which_verbs_speak_chinese_and_print_tables() -> None:
-    from gpuledger.cli.main import verb_named
-    from gpuledger.verbs import VERBS
-
-    options = {name: {option.name for option in verb_named(name).params} for name in VERBS}
-    tables = {name for name, has in options.items() if "format_" in has}
-    silent = {name for name in tables if not options[name] & {"language", "lang"}}
-    for readme in ("README.md", "README.zh.md"):
-        [sentence] = re.findall(r"schema[^.。]*?CSV[^.。]*?`--lang=zh`", (ROOT / readme).read_text(), re.DOTALL)
-        assert set(re.findall(r"`([a-z][a-z-]*)`", sentence)) == silent, readme
-    for name in sorted(tables):
-        [form] = [option for option in verb_named(name).params if option.name == "format_"]
-        assert isinstance(form.type, click.Choice)
-        assert {"json", "csv"} <= set(form.type.choices), name
-
-
-def test_the_readme_fits_a_screen() -> None:
-    assert (ROOT / "README.md").read_text().count("\n") <= 60
 
 
 @pytest.mark.parametrize("page", [*PAGES, LLMS], ids=lambda page: str(page.relative_to(ROOT)))
@@ -101,7 +63,7 @@ def test_the_rooms_of_the_house_are_those_there_are() -> None:
     """Every part of the package is in the table, and every module that is named is there."""
     page = (ROOT / "docs" / "architecture.md").read_text()
     rooms = "".join(line for line in page.splitlines(keepends=True) if line.startswith("| `"))
-    parts = {part(path) for path in MODULES} - {"__main__"}
+    parts = {part(path).partition(".")[0] for path in MODULES} - {"__main__"}
     assert {name for name in parts if f"`{name}" not in rooms} == set()
     named = set(re.findall(r"`([\w/]+\.(?:py|c))`", page + (ROOT / "CONTRIBUTING.md").read_text()))
     homes = (ROOT, PACKAGE, PACKAGE / "read", ROOT / "tests" / "project", PACKAGE / "trace" / "native")
@@ -118,7 +80,7 @@ def test_every_question_names_a_command_that_exists() -> None:
     table = (ROOT / "docs" / "README.md").read_text()
     assert set(re.findall(r"`gpuledger ([\w-]+)", table)) == set(VERBS)
     named = {name for group in re.findall(r"--report=([\w,]+)", table) for name in group.split(",")}
-    assert named == {report.name for report in NVIDIA_REPORTS} - {"cuda_gpu_sum", "nvtx_pushpop_sum"}
+    assert named == set(NVIDIA_REPORTS) - {"cuda_gpu_sum", "nvtx_pushpop_sum"}
 
 
 def test_help_knows_the_questions_of_the_documentation() -> None:
@@ -130,15 +92,6 @@ def test_help_knows_the_questions_of_the_documentation() -> None:
     plain = [(asked, re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", typed).replace("`", "")) for asked, typed in rows]
     assert asked_questions() == plain
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(VERBS)
-
-
-def test_the_index_of_cases_has_every_page_and_names_commands_that_exist() -> None:
-    from gpuledger.verbs import VERBS
-
-    folder = ROOT / "docs" / "cases"
-    index = (folder / "README.md").read_text()
-    assert set(re.findall(r"\]\(([\w-]+\.md)\)", index)) == {page.name for page in folder.glob("*.md")} - {"README.md"}
-    assert set(re.findall(r"`gpuledger ([\w-]+)", index)) <= {*VERBS, "help"}
 
 
 @cache

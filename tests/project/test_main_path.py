@@ -11,7 +11,6 @@ from types import FrameType
 from support.command import ROOT, gpuledger
 
 LISTED = re.compile(r"^\d+\. `([\w.]+)`", re.MULTILINE)
-MOST = 25
 
 
 def main_path() -> list[str]:
@@ -19,10 +18,6 @@ def main_path() -> list[str]:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     _, _, section = page.partition("## The main path")
     return LISTED.findall(section.partition("\n## ")[0])
-
-
-def test_the_main_path_is_short_enough_for_an_hour() -> None:
-    assert 10 < len(main_path()) <= MOST
 
 
 def test_a_report_walks_the_main_path(decode: Path) -> None:

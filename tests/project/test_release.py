@@ -147,19 +147,3 @@ def test_a_figure_that_is_edited_or_stale_fails_the_release() -> None:
     later = today + timedelta(days=60)
     stale = complaints(figures, pages.__getitem__, lambda _, paths: "src/gpuledger/replay" in paths, later)
     assert [complaint.partition(":")[0] for complaint in stale] == ["error of replayed savings"]
-
-
-@pytest.mark.parametrize(
-    ("cpu", "clock", "fails"), [(1.0, 1.0, False), (1.3, 1.3, False), (2.0, 1.0, True), (1.0, 2.0, True)]
-)
-def test_a_figure_of_code_that_computes_or_waits_twice_as_long_fails_the_release(
-    cpu: float, clock: float, fails: bool
-) -> None:
-    figures = json.loads((RELEASE / "figures.json").read_text())["figures"]
-    stored = {task: ratios for figure in figures for task, ratios in figure.get("ratios", {}).items()}
-    assert stored
-    assert set(stored) <= set(json.loads((ROOT / "benchmarks" / "expected.json").read_text())["ratios"])
-    now = {task: (cpu * ratios[0], clock * ratios[1]) for task, ratios in stored.items()}
-    found = script("figures")["slower"](figures, now)
-    assert bool(found) == fails
-    assert len(found) in (0, len(stored))

@@ -74,46 +74,6 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert here == written | made, "docs/README.md lists every page under docs/"
 
 
-def test_the_gallery_shows_captures_that_are_there() -> None:
-    names = [name for _, _, captures, _, _ in SITE["GALLERY"] for name in captures.split()]
-    assert all(len([*(ROOT / "captures").glob(f"*/{name}*")]) == 1 for name in names)
-
-
-@pytest.mark.parametrize(
-    ("place", "markdown", "expected"),
-    [
-        ("guides/capture.md", "[a](../concepts/use.md#b)", "[a](../concepts/use.md#b)"),
-        ("architecture.md", "[a](../CONTRIBUTING.md)", "[a](contributing.md)"),
-        ("contributing.md", "[a](docs/architecture.md) [b](CHANGELOG.md)", "[a](architecture.md) [b](changelog.md)"),
-        (
-            "zh/index.md",
-            "[a](README.md) [b](docs/guides/tutorial.zh.md)",
-            "[a](../index.md) [b](../guides/tutorial.zh.md)",
-        ),
-        ("index.md", '<img src="docs/screenshots/layer.png">', '<img src="screenshots/layer.png">'),
-        ("questions.md", "[a](../Makefile) [b](https://x.y/z) [c](#d)", "[a]({}/Makefile) [b](https://x.y/z) [c](#d)"),
-        ("reference/report.md", "[a](../schemas) [b](../../AGENTS.md)", "[a](^/docs/schemas) [b]({}/AGENTS.md)"),
-        ("findings/CAST.md", "[a](HOST-SYNC.md)", "[a](HOST-SYNC.md)"),
-        ("guides/capture.md", "[a](no-such-page.md)", "[a](no-such-page.md)"),
-    ],
-)
-def test_links_lead_where_a_page_is_in_the_site(place: str, markdown: str, expected: str) -> None:
-    expected = expected.replace("^", "https://github.com/gpuledger/gpuledger/tree/main")
-    assert SITE["relinked"](markdown, place) == expected.replace(
-        "{}", "https://github.com/gpuledger/gpuledger/blob/main"
-    )
-
-
-def test_what_belongs_to_an_item_is_indented_by_four() -> None:
-    written = "Steps:\n1. **One**\n   more\n\n   ```sh\n   ls\n     deep\n   ```\n2. Two\n\nAfter\n\n- a\n  b\n"
-    expected = (
-        "Steps:\n\n1. **One**\n    more\n\n    ```sh\n    ls\n      deep\n    ```\n2. Two\n\nAfter\n\n- a\n    b\n"
-    )
-    assert SITE["nested"](written) == expected
-    fenced = "```text\n- a\n  b\n```\n"
-    assert SITE["nested"](fenced) == fenced
-
-
 @given(st.lists(st.sampled_from(["- a", "1. b", "  c", "   d", "", "e", "```", "| f |"]), max_size=12))
 def test_only_white_space_changes(lines: list[str]) -> None:
     written = "\n".join(lines)

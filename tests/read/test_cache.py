@@ -33,8 +33,8 @@ from gpuledger.read import cache as policy
 from gpuledger.read import wanted_columns
 from gpuledger.read.cache import cached_open
 from gpuledger.read.cache.store import fingerprint, pack_trace, unpack_trace
-from gpuledger.read.nsys.sqlite import SqliteReader
 from gpuledger.read.source import look_at
+from gpuledger.read.sqlite import SqliteReader
 from gpuledger.selection import Selection
 from gpuledger.system import kept_files
 from gpuledger.system.kept_files import FileState, KeptFiles
@@ -250,12 +250,7 @@ def test_a_folder_is_known_by_all_its_files(kept: Path, tmp_path: Path, unpacked
 
 
 VERBS = ("report", "info", "stats", "gaps", "steps", "memory", "ranges", "ops", "kernels")
-OTHERS = (
-    ("fleet", "--workers=0"),
-    ("whatif", "--speedup=gemm=2"),
-    ("diff", "{profile}"),
-    ("align", "{profile}"),
-)
+OTHERS = (("fleet", "--workers=0"), ("whatif", "--speedup=gemm=2"), ("diff", "{profile}"), ("align", "{profile}"))
 KEPT = r',\s*("kept in the cache: [^"]*"|"kept": (null|\{[^}]*\}))'
 """What `info` says is kept: there is more each time."""
 

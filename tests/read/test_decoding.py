@@ -11,7 +11,7 @@ import pytest
 from gpuledger import open_trace
 from gpuledger.messages import translated
 from gpuledger.present.views.info import decoding_sentence
-from gpuledger.read.nsys import btree
+from gpuledger.read import btree
 from gpuledger.trace.model import Decoding
 from hostile.databases import KERNELS, changed, damaged, put, with_log
 from hostile.files import Make, export, trace

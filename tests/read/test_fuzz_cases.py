@@ -18,12 +18,11 @@ import pytest
 from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS
-from gpuledger.read import open_trace
+from gpuledger.read import btree, open_trace
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.read.ncu.rep_file import walk
-from gpuledger.read.nsys import btree
-from gpuledger.read.nsys.sqlite import open_sqlite
 from gpuledger.read.source import look_at
+from gpuledger.read.sqlite import open_sqlite
 from gpuledger.read.stats_text.tables import runs_in
 from gpuledger.runbook.engine import runbook_text
 from gpuledger.runbook.read import runbook_of

@@ -229,11 +229,7 @@ def test_what_only_hands_on_is_not_what_is_called(frame: str) -> None:
 
 def test_what_most_of_a_librarys_time_is_in_is_told() -> None:
     """What a line calls is the outermost function of a library: what takes long is further in."""
-    called = [
-        "main (train.py:12)",
-        "__call__ (transformers/vision.py:65)",
-        "resize (transformers/image.py:3)",
-    ]
+    called = ["main (train.py:12)", "__call__ (transformers/vision.py:65)", "resize (transformers/image.py:3)"]
     zoom = "zoom (scipy/ndimage/_interpolation.py:9)"
     place = heaviest_line([([*called, zoom, "<built-in function spline>"], 6), (called, 4)])
     assert place is not None

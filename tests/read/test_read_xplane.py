@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.read import open_trace
-from gpuledger.read.wire_messages import fields_of, parts
+from gpuledger.read.protobuf import message_columns, parts
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace
 from gpuledger.trace.tables import Table
@@ -105,7 +105,7 @@ def test_columns_hold_what_a_walk_finds(messages: list[list[tuple[int, int | byt
     whole = b"".join(encoded)
     ends = np.cumsum([len(message) for message in encoded], dtype=np.int64)
     starts = ends - np.array([len(message) for message in encoded], np.int64)
-    split = fields_of(np.frombuffer(whole, np.uint8), starts, ends)
+    split = message_columns(np.frombuffer(whole, np.uint8), starts, ends)
     for owner, message in enumerate(messages):
         mine = split.owner == owner
         walked = list(parts(whole, int(starts[owner]), int(ends[owner])))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from gpuledger import open_trace
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.replay.build import dependency_graph
-from gpuledger.replay.cross_stream_waits import with_rendezvous
 from gpuledger.replay.edits import with_durations
 from gpuledger.replay.graph import DependencyGraph, join_graphs
 from gpuledger.replay.passes import replay_times
+from gpuledger.replay.waits import with_rendezvous
 from gpuledger.trace.model import Trace
 from support.profiles.random_export import write
 from support.thorough import tries

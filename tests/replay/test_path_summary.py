@@ -11,7 +11,7 @@ import pytest
 from gpuledger.present.views.critical import path_sentence, path_sentences
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.path_summary import PathSide, PathSummary, path_summary
-from gpuledger.replay.scenario import Scenario, excerpt, scenario, scenarios
+from gpuledger.replay.scenario import Scenario, replay_window, scenario, scenarios
 from gpuledger.trace.model import Trace
 from support.command import gpuledger
 from support.pages.schemas import schema_of
@@ -79,7 +79,7 @@ def test_a_kernel_on_the_path_is_not_beside_it() -> None:
 def test_a_part_of_the_steps_is_told_per_step_as_all_of_them() -> None:
     of = looped(beside_us=50)
     [device] = analysed(of)
-    part = excerpt(of, device, enough=1, fewest=1)
+    part = replay_window(of, device, enough=1, fewest=1)
     some = path_summary(of, Scenario(of, device, part, dependency_graph(of, part.host, part.work)))
     every = summary_of(of)
     [model] = scenarios(of, [device], enough=10**6)

@@ -19,10 +19,10 @@ from gpuledger import Trace, open_trace
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host, host_and_activities
 from gpuledger.replay.build import dependency_graph
-from gpuledger.replay.cross_stream_waits import with_rendezvous
 from gpuledger.replay.edits import run_aside, without_operations
 from gpuledger.replay.graph import Bound, DependencyGraph
 from gpuledger.replay.passes import replay_times
+from gpuledger.replay.waits import with_rendezvous
 from gpuledger.trace.keys import Positions
 from support.command import CAPTURES
 from support.profiles.opened import plain

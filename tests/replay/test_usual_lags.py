@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gpuledger import open_trace
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.replay.build import dependency_graph
+from gpuledger.replay.lags import look_up_lags, middle, trimmed_mean, usual_by_key, wake_up_key
 from gpuledger.replay.passes import replay_times
 from gpuledger.trace.model import Trace
 from support.traces.lag_words import LagWords, UsualLags, usual_lags
@@ -55,3 +57,25 @@ def test_what_is_shown_once_is_not_said() -> None:
 def test_another_capture_of_the_machine(unpacked: Callable[[str], Path], name: str, other: str) -> None:
     given = usual_lags(open_trace(unpacked(f"{other}.sqlite")))
     assert error(open_trace(unpacked(f"{name}.sqlite")), given) < 0.03
+
+
+# what is usual
+
+
+def test_a_tenth_of_the_lowest_and_of_the_highest_is_left_out_of_a_mean() -> None:
+    values = np.array([0, 5, *[10] * 6, 20, 1_000])
+    assert trimmed_mean(values) == 11  # of 85 in eight; of all it would be 108, without two on each side 10
+    assert trimmed_mean(values[1:]) == 121  # of nine values none is left out
+
+
+def test_a_kind_is_known_from_so_many_on() -> None:
+    keys, values = np.array([7] * 4 + [9] * 3), np.array([1, 2, 3, 10, 5, 5, 5])
+    known = usual_by_key(values, keys, middle, 4)
+    assert known == {7: 2}  # half way between 2 and 3, rounded to even
+    assert look_up_lags(np.array([9, 7, 8]), known, -3).tolist() == [-3, 2, -3]
+    assert usual_by_key(values, keys, middle, 3) == {7: 2, 9: 5}
+
+
+def test_waits_for_copies_are_alike_within_a_power_of_two_from_4_us_on() -> None:
+    sizes = (wake_up_key(np.full(6, 1), np.array([0, 1, 4_096, 8_191, 8_192, 16_384])) & 63).tolist()
+    assert sizes == [0, 12, 12, 12, 13, 14]

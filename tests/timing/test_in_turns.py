@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.align.alignment import Isolation, alignment
-from gpuledger.analyse.align.side_by_side import TIERS, AlignCheck, KnownDifferences
-from gpuledger.analyse.align.sides_from import side_of_timing
+from gpuledger.analyse.align.alignment import alignment
+from gpuledger.analyse.align.checks import TIERS, AlignCheck, KnownDifferences
+from gpuledger.analyse.align.operation_kernels import Isolation
+from gpuledger.analyse.align.operation_side import side_of_timing
 from gpuledger.timing.settle import FASTER, SAME, SLOWER, UNKNOWN, measure_in_turns, median, pair_spread
 from gpuledger.timing.timed_operations import TimedOperation, timed_operations
 from gpuledger.verdicts import FAIL, UNDECIDED, DoubtfulFigure

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.read.nsys import btree
+from gpuledger.read import btree
 from support.command import NAMES, ROOT
 from support.profiles.opened import plain
 from support.thorough import IS_THOROUGH, some

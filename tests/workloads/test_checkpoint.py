@@ -12,10 +12,6 @@ import pytest
 torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
 
-from gpuledger_workloads import decode, longctx  # noqa: E402
-from gpuledger_workloads import serve as program  # noqa: E402
-from gpuledger_workloads.command_lines import decode_parser, longctx_parser  # noqa: E402
-from gpuledger_workloads.command_lines import serve_parser as parser  # noqa: E402
 from gpuledger_workloads.decoder.checkpoint import Checkpoint  # noqa: E402
 from gpuledger_workloads.decoder.model import build  # noqa: E402
 from gpuledger_workloads.decoder.size import TINY, DecoderSize  # noqa: E402
@@ -24,8 +20,9 @@ from gpuledger_workloads.mixture.experts import fill  # noqa: E402
 from gpuledger_workloads.mixture.routing import Gating  # noqa: E402
 from gpuledger_workloads.serving.rank_decoders import built  # noqa: E402
 from gpuledger_workloads.serving.sharded_context import ShardedText  # noqa: E402
+from support.programs.workload_result import found_by  # noqa: E402
 
-SMALL = ("--device=cpu", "--decode-batch-size=2", "--decode-ctx-len=9", "--output-len=3", "--warmup=0")
+SMALL = ("--decode-batch-size=2", "--decode-ctx-len=9", "--output-len=3", "--warmup=0")
 SIZE = replace(TINY, batch=2, prompt=9, experts=4, ffn=8, shared_experts=2, dense_layers=1, dense_ffn=12, value_dim=12)
 
 
@@ -101,10 +98,6 @@ def split(name: str, mlp: Any) -> dict[str, Any]:
     return {f"{name}.gate_proj": gate, f"{name}.up_proj": up, f"{name}.down_proj": mlp.down.weight}
 
 
-def ran(*arguments: str) -> Any:
-    return program.run(parser().parse_args([*SMALL, "--ranks-as=streams", *arguments]))
-
-
 @pytest.mark.parametrize("attention", ["gqa", "mla", "sparse"])
 def test_a_saved_model_is_the_same_model_again(attention: str, tmp_path: Path) -> None:
     size = replace(SIZE, attention=attention)
@@ -150,7 +143,7 @@ def test_longctx_takes_a_runbooks_options(ranks: tuple[str, ...], tmp_path: Path
     saved(tmp_path, replace(SIZE, attention="mla"))
     flags = RUNBOOK.replace("DIR", str(tmp_path)).split()
     shorter = ("--prompt-len=40", "--chunk-size=16", "--output-len=3", "--page-size=4", "--warmup=0")
-    said: Any = longctx.run(longctx_parser().parse_args([*flags, "--device=cpu", *shorter, *ranks]))
+    said: Any = found_by("longctx", *flags, "--device=cpu", *shorter, *ranks)
     kept = ("attention", "layers", "experts", "shared_experts", "dense_layers", "q_rank", "value_dim")
     assert [said["settings"][key] for key in kept] == ["mla", 2, 4, 2, 1, 24, 12]
     assert said["checked"] is True
@@ -159,7 +152,7 @@ def test_longctx_takes_a_runbooks_options(ranks: tuple[str, ...], tmp_path: Path
 
 def test_decode_reads_it_too(tmp_path: Path) -> None:
     saved(tmp_path, replace(SIZE, attention="gqa"), num_nextn_predict_layers=1)
-    said = decode.run(decode_parser().parse_args(["--device=cpu", f"--ckpt={tmp_path}", "--steps=3"]))
+    said = found_by("decode", f"--ckpt={tmp_path}", "--steps=3")
     assert (said["checked"], said["settings"]["experts"]) == (True, 4)
     assert said["not_followed"] == "num_nextn_predict_layers"
 
@@ -174,7 +167,9 @@ def test_a_reading_that_takes_long_says_what_is_read(tmp_path: Path) -> None:
 
 def test_a_run_takes_sizes_and_weights_from_the_folder(tmp_path: Path) -> None:
     saved(tmp_path, replace(SIZE, attention="mla"), n_group=2, topk_group=1, routed_scaling_factor=2.5)
-    said = ran(f"--ckpt={tmp_path}", "--world-size=2", "--dispatch=low-latency")
+    said = found_by(
+        "serve", *SMALL, "--ranks-as=streams", f"--ckpt={tmp_path}", "--world-size=2", "--dispatch=low-latency"
+    )
     kept = ("attention", "experts", "shared_experts", "dense_layers", "q_rank", "value_dim")
     assert [said["settings"][key] for key in kept] == ["mla", 4, 2, 1, 24, 12]
     assert said["logits_error_share"] < 1e-5
@@ -239,11 +234,7 @@ def test_what_is_no_such_model_is_refused_in_a_sentence(
         (tmp_path / "config.json").write_text('{"num_hidden_layers": 2, "kv_lora_rank": 16}')
     monkeypatch.setattr("gpuledger_workloads.longctx.build", lambda *_: pytest.fail("a model was built"))
     monkeypatch.setattr("gpuledger_workloads.decode.build", lambda *_: pytest.fail("a model was built"))
-    for run in (
-        lambda: ran(f"--ckpt={tmp_path}"),
-        lambda: longctx.run(longctx_parser().parse_args(["--device=cpu", f"--ckpt={tmp_path}"])),
-        lambda: decode.run(decode_parser().parse_args(["--device=cpu", f"--ckpt={tmp_path}"])),
-    ):
+    for workload in (("serve", *SMALL, "--ranks-as=streams"), ("longctx",), ("decode",)):
         with pytest.raises(SystemExit, match=told) as end:
-            run()
+            found_by(*workload, f"--ckpt={tmp_path}")
         assert str(end.value.code).startswith("error: ")

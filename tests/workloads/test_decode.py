@@ -13,13 +13,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpuledger_workloads import decode as program  # noqa: E402
 from gpuledger_workloads.command_lines import decode_parser as parser  # noqa: E402
 from gpuledger_workloads.decoder.model import agreed, build, read_again, whole_pass  # noqa: E402
 from gpuledger_workloads.decoder.size import TINY as TINY_MODEL  # noqa: E402
 from gpuledger_workloads.decoder.size import DecoderSize, size_of  # noqa: E402
 from gpuledger_workloads.device import DTYPES  # noqa: E402
 from support.programs.plain_decoder import plain  # noqa: E402
+from support.programs.workload_result import found_by  # noqa: E402
 
 TINY = DecoderSize(layers=3, width=32, heads=4, kv_heads=2, ffn=48, vocab=61, batch=3, prompt=7)
 LATENT = replace(TINY, q_rank=12, kv_rank=10, rope_dim=4, index_heads=3, index_dim=6)
@@ -108,10 +108,6 @@ def test_every_tensor_has_the_type_asked_for(dtype: str) -> None:
     assert set(kept.values()) == {DTYPES[dtype]}
 
 
-def ran(*arguments: str) -> Any:
-    return program.run(parser().parse_args(["--device=cpu", *arguments]))
-
-
 def decode(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gpuledger_workloads.decode", *arguments, "--format=json"]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
@@ -127,48 +123,9 @@ def test_the_program_measures_checks_and_says_so() -> None:
     assert "off by" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "options", [("--experts=4", "--top-k=1"), ("--read-tokens", "--warmup=0", "--batch=1"), ("--iters=3",)], ids=str
-)
-def test_the_figures_fit_together(options: tuple[str, ...]) -> None:
-    said = ran("--prompt=9", *options)
-    for name in ("tpot", "itl"):
-        spread = [said[f"{name}_{key}_ms"] for key in ("p10", "median", "p90", "p99")]
-        assert spread[0] > 0
-        assert spread == sorted(spread)
-    assert min(said["ttft_ms"], said["ttft_cold_ms"], said["tokens_per_s"], said["parameters"]) > 0
-    assert said["tokens"] == said["settings"]["batch"] * said["settings"]["steps"]
-    if "--read-tokens" not in options:
-        assert said["itl_p99_ms"] == said["tpot_p99_ms"]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--steps=0"],
-        ["--warmup=-1"],
-        ["--heads=5"],
-        ["--kv-heads=3"],
-        ["--head-dim=3"],
-        ["--head-dim=-2"],
-        ["--experts=2", "--top-k=3"],
-        ["--experts=-1"],
-        ["--layers=0"],
-        ["--graph"],
-    ],
-    ids=" ".join,
-)
-def test_a_wrong_command_line_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        ran(*arguments)
-    told = capsys.readouterr()
-    assert (end.value.code, told.out) == (2, "")
-    assert "error: " in told.err
-
-
 def test_what_the_host_cannot_hold_is_refused_before_it_is_built() -> None:
     with pytest.raises(SystemExit, match=r"the model with a cache of .* GB needs .* GB, and this host has"):
-        ran("--width=4000000000000", "--heads=2")
+        found_by("decode", "--width=4000000000000", "--heads=2")
 
 
 LLAMA = {
@@ -214,11 +171,11 @@ def test_a_config_gives_the_sizes_and_options_go_before_it(tmp_path: Path) -> No
 
 def test_a_config_makes_a_model_that_says_what_it_left_out(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(DEEPSEEK))
-    said = ran(f"--config={tmp_path}", "--steps=2", "--warmup=0")  # its folder does as well
+    said = found_by("decode", f"--config={tmp_path}", "--steps=2", "--warmup=0")  # its folder does as well
     assert said["not_followed"] == "kv_lora_rank"
     assert said["settings"]["experts"] == 8
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
-    assert "not_followed" not in ran(f"--config={tmp_path}", "--steps=2", "--warmup=0")
+    assert "not_followed" not in found_by("decode", f"--config={tmp_path}", "--steps=2", "--warmup=0")
 
 
 WRONG_CONFIGS: dict[str, tuple[object, str]] = {
@@ -241,17 +198,3 @@ def test_a_wrong_config_is_refused_in_one_sentence(config: object, told: str, tm
     with pytest.raises(SystemExit, match=told) as end:
         sized(config, tmp_path)
     assert str(end.value.code).startswith("error: --config: ")
-
-
-@pytest.mark.parametrize("value", [0, -4])
-def test_a_config_of_no_model_is_a_wrong_command_line(value: int, tmp_path: Path) -> None:
-    with pytest.raises(SystemExit) as end:
-        sized(LLAMA | {"num_hidden_layers": value}, tmp_path)
-    assert end.value.code == 2
-
-
-def test_a_config_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="No such file"):
-        ran(f"--config={tmp_path / 'none'}")
-    with pytest.raises(SystemExit, match="No such file"):
-        ran(f"--config={tmp_path}")

@@ -138,27 +138,6 @@ def test_time_in_collectives_is_that_between_the_marks() -> None:
     assert communication.times_ms() == [750.0, 0.0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--world-size=3", "--num-experts=2"], "3 ranks cannot share 2 experts: each needs one"),
-        (["--tokens-per-rank=1,2,3"], "--tokens-per-rank names 3 ranks, and there are 2"),
-        (["--tokens-per-rank=1,-2"], "a rank cannot have fewer than 0 tokens"),
-        (["--tokens-per-rank=1,,2"], "invalid list of whole numbers value"),
-        (["--experts-per-token=9"], "--experts-per-token=9 is more than --num-experts=8"),
-        (["--world-size=0"], "0 is less than 1"),
-        (["--batch-size=-1"], "-1 is less than 0"),
-    ],
-)
-def test_a_wrong_command_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        ep.run(parser().parse_args(["--device=cpu", *arguments]))
-    assert end.value.code == 2
-    last = capsys.readouterr().err.strip().splitlines()[-1]
-    assert last.startswith("gpuledger bench ep: error: ")
-    assert said in last
-
-
 def test_nccl_without_gpus_is_one_sentence() -> None:
     with pytest.raises(SystemExit, match="nccl moves memory of GPUs only"):
         ep.run(asked("--backend=nccl"))

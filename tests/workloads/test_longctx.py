@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import subprocess
 import sys
-import threading
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +16,6 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from gpuledger_workloads import longctx as program  # noqa: E402
-from gpuledger_workloads.command_lines import longctx_parser as parser  # noqa: E402
 from gpuledger_workloads.decoder import model as attention_module  # noqa: E402
 from gpuledger_workloads.decoder.model import (  # noqa: E402
     Decoder,
@@ -27,16 +23,12 @@ from gpuledger_workloads.decoder.model import (  # noqa: E402
     chunk_attention,
 )
 from gpuledger_workloads.decoder.size import DecoderSize  # noqa: E402
-from gpuledger_workloads.longctx import Watchdog  # noqa: E402
 from gpuledger_workloads.serving.operating_point import chunks  # noqa: E402
 from support.programs.plain_decoder import plain  # noqa: E402
+from support.programs.workload_result import found_by  # noqa: E402
 
 TINY = DecoderSize(layers=2, width=32, heads=4, kv_heads=2, ffn=48, vocab=61, batch=2, prompt=24)
 SMALL = ("--prompt-len=40", "--chunk-size=16", "--output-len=3", "--warmup=1")
-
-
-def ran(*arguments: str) -> Any:
-    return program.run(parser().parse_args(["--device=cpu", *arguments]))
 
 
 @settings(max_examples=12)
@@ -72,7 +64,7 @@ def test_a_chunk_sees_what_torch_calls_lower_right(length: int, before: int, hea
 
 
 def test_a_run_tells_chunk_by_chunk() -> None:
-    said = ran(*SMALL, "--iters=2", "--page-size=8", "--num-pages=6")
+    said = found_by("longctx", *SMALL, "--iters=2", "--page-size=8", "--num-pages=6")
     assert (said["workload"], said["checked"]) == ("longctx", True)
     assert [(row["from_token"], row["to_token"], row["chunks"]) for row in said["chunks"]] == [
         (0, 16, 1),
@@ -90,17 +82,10 @@ def test_a_run_tells_chunk_by_chunk() -> None:
 
 def test_a_long_run_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("gpuledger_workloads.program._EVERY_S", 0.0)
-    ran(*SMALL)
+    found_by("longctx", *SMALL)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tokens: ")]
     assert [line.partition(",")[0] for line in lines] == ["tokens: 16 of 40", "tokens: 32 of 40", "tokens: 40 of 40"]
     assert all(line.endswith(" tokens/s") for line in lines)
-
-
-@pytest.mark.parametrize("options", [("--output-len=1",), ("--prompt-len=1", "--warmup=0"), ("--max-batch-size=2",)])
-def test_small_cases_hold_too(options: tuple[str, ...]) -> None:
-    said = ran(*SMALL, *options)
-    assert said["checked"] is True
-    assert ("itl_p99_ms" in said) == ("--output-len=1" not in options)
 
 
 @given(st.integers(1, 90), st.integers(1, 30), st.integers(1, 3))
@@ -128,46 +113,6 @@ def test_the_slowdown_compares_chunks_of_one_length() -> None:
     assert found["itl_median_ms"] == 5
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--prompt-len=163838"], "163,838 tokens of text and 4 of output are 163,842, more than --max-seq-len=163840"),
-        (["--prompt-len=163836", "--num-pages=2559"], "1 x 2,560 = 2,560 are needed for 163,840 tokens"),
-        (["--num-pages=9"], "1 x 10 = 10 are needed for 604 tokens in each sequence, and --num-pages=9"),
-        (["--chunk-size=513"], "--chunk-size=513 for 1 at a time is more than --max-prefill-tokens=512"),
-        (["--max-batch-size=9"], "--chunk-size=64 for 9 at a time is more"),
-        (["--stall-timeout=0"], "0 is less than 1"),
-    ],
-    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
-)
-def test_what_cannot_run_is_refused_before_anything_is_allocated(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(program, "build", lambda *_: pytest.fail("a model was built"))
-    with pytest.raises(SystemExit) as end:
-        ran(*arguments)
-    assert end.value.code == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert told in err
-
-
-def test_the_longest_text_has_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "measured", lambda *_: {})
-    said = ran("--prompt-len=163824", "--output-len=16")
-    assert (said["kv_pages_needed"], said["kv_pages_there"]) == (2560, 4096)
-
-
-def test_torchrun_says_over_how_many_ranks_the_text_is_spread(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RANK", "3")
-    monkeypatch.setenv("WORLD_SIZE", "8")
-    monkeypatch.setattr(program, "over_ranks", lambda *_: None)  # rank 0 tells
-    assert ran(*SMALL, "--page-size=2") is None
-    assert "3 of 4,096 KV pages" in capsys.readouterr().err  # 43 tokens take 22 pages
-
-
 def test_chunks_that_see_too_little_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def upper_left(query: Any, keys: Any, values: Any) -> Any:
         attend = torch.nn.functional.scaled_dot_product_attention
@@ -175,10 +120,14 @@ def test_chunks_that_see_too_little_are_noticed(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(attention_module, "chunk_attention", upper_left)
     with pytest.raises(SystemExit, match="the logits after 512 tokens in three chunks are off by"):
-        ran()
+        found_by(
+            "longctx",
+        )
     monkeypatch.setattr(program, "check_chunks", lambda *_: 0.0)  # the second check notices by itself
     with pytest.raises(SystemExit, match="the logits of the last chunk are off by"):
-        ran()
+        found_by(
+            "longctx",
+        )
 
 
 def test_a_cache_that_loses_a_chunk_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +140,7 @@ def test_a_cache_that_loses_a_chunk_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Decoder, "step", step)
     with pytest.raises(SystemExit, match="off by"):
-        ran("--prompt-len=500")
+        found_by("longctx", "--prompt-len=500")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +159,7 @@ def test_logits_that_are_not_finite_are_named(
 
     monkeypatch.setattr(Decoder, method, faulty)
     with pytest.raises(SystemExit, match=f"^error: the logits of {place} are not finite$"):
-        ran(*SMALL)
+        found_by("longctx", *SMALL)
 
 
 STALLS = """
@@ -234,29 +183,3 @@ def test_a_stall_ends_the_program_with_a_sentence_that_names_the_chunk() -> None
     assert (done.returncode, done.stdout) == (1, "")
     assert "error: stalled: chunk 3 of 4, tokens 32 to 48, did not end within 8 s" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_watchdog_names_what_was_begun_last(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ended = threading.Event()
-    monkeypatch.setattr(os, "_exit", lambda _: ended.set())
-    with Watchdog(0.05, "the start") as dog:
-        dog.begin("the first")
-        dog.begin("the second")
-        assert ended.wait(60)
-    assert capsys.readouterr().err.startswith("error: stalled: the second did not end within 0.05 s\n\nhint: ")
-
-
-def test_a_watchdog_is_silent_where_all_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "_exit", lambda _: pytest.fail("it gave up"))
-    with Watchdog(300, "the start") as dog:
-        for number in range(100):
-            dog.begin(f"number {number}")
-    assert not dog._thread.is_alive()
-
-
-def test_a_wrong_config_is_refused_here_too(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(SystemExit, match="has no num_hidden_layers"):
-        ran(f"--config={tmp_path}")

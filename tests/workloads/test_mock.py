@@ -46,9 +46,3 @@ def test_a_part_that_computes_something_else_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr(mock, "_attention", lambda *given: right(*given) * 1.05)
     with pytest.raises(SystemExit, match="the attention alone is off by"):
         mock.run(options("--part=attention"))
-
-
-def test_an_unknown_part_is_a_wrong_command_line() -> None:
-    with pytest.raises(SystemExit) as raised:
-        options("--part=head")
-    assert raised.value.code == 2

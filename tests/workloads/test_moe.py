@@ -32,21 +32,21 @@ from gpuledger_workloads.device import counted, inside, needs, refused_where_ful
 from gpuledger_workloads.mixture import routing  # noqa: E402
 from gpuledger_workloads.mixture.experts import (  # noqa: E402  # noqa: E402
     MODES,
-    SAMPLE,
     ExpertWeights,
     MixtureShape,
     Oracle,
     bank,
     computed,
     mixed,
-    sampled,
 )
 from gpuledger_workloads.mixture.routing import Routed, Router, planned  # noqa: E402
 from support.command import ROOT  # noqa: E402
 from support.programs.plain_mixture import dumb, likeliest  # noqa: E402
+from support.programs.workload_result import found_by  # noqa: E402
 from support.thorough import tries  # noqa: E402
 
 SCHEMA = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "gpuledger.bench-1.json").read_text()))
+SHORT = ("--iters=2", "--warmup=0")
 CPU: dict[str, Any] = {"device": "cpu", "dtype": torch.float32}
 MODE = pytest.mark.parametrize("mode", MODES)
 
@@ -55,10 +55,6 @@ def asked(*arguments: str) -> Any:
     options = parser().parse_args(["--device=cpu", "--iters=2", "--warmup=1", *arguments])
     assert moe.complete(options) is None
     return options
-
-
-def ran(*arguments: str) -> Any:
-    return moe.run(parser().parse_args(["--device=cpu", "--iters=2", "--warmup=0", *arguments]))
 
 
 def close(found: Any, expected: Any) -> bool:
@@ -194,22 +190,6 @@ def test_popularity_falls_as_a_power() -> None:
         assert abs(load - tokens * share) < 4 * math.sqrt(tokens * share * (1 - share))
 
 
-def test_a_higher_exponent_is_less_even() -> None:
-    peaks = []
-    for exponent in (0.0, 0.5, 1.2, 3.0):
-        plan = planned("power-law", 500, 32, 4, exponent=exponent, seed=0)
-        assert plan is not None
-        peaks.append(routing.imbalance(torch.bincount(plan.flatten(), minlength=32).tolist()))
-    assert peaks == sorted(peaks)  # type: ignore[type-var]
-    assert peaks[0] < 1.5 < 4 < peaks[-1]  # type: ignore[operator]
-
-
-def test_random_is_no_plan_and_other_words_are_refused() -> None:
-    assert planned("random", 3, 4, 2, seed=0) is None
-    with pytest.raises(ValueError, match="zipf"):
-        planned("zipf", 3, 4, 2, seed=0)
-
-
 def test_imbalance() -> None:
     assert routing.imbalance([3, 3, 3]) == 1.0
     assert routing.imbalance([6, 0, 0]) == 3.0
@@ -219,7 +199,15 @@ def test_imbalance() -> None:
 @pytest.mark.parametrize("routing_name", ROUTINGS)
 @pytest.mark.parametrize("mode", ["loop", "batched_gemm", "grouped", "both", "all"])
 def test_the_program(mode: str, routing_name: str) -> None:
-    result = ran(f"--mode={mode}", f"--routing={routing_name}", "--num-experts=6", "--batch-size=21")
+    result = found_by(
+        "moe",
+        "--iters=2",
+        "--warmup=0",
+        f"--mode={mode}",
+        f"--routing={routing_name}",
+        "--num-experts=6",
+        "--batch-size=21",
+    )
     assert result["workload"] == "moe"
     assert result["checked"] is True
     SCHEMA.validate(json.loads(write(bench_document(result), "json")))
@@ -238,17 +226,21 @@ def test_the_program(mode: str, routing_name: str) -> None:
 
 def test_hot_padding_and_load() -> None:
     """21 tokens, all with expert h and one of 5 others: 6 x 21 rows for 42."""
-    result = ran("--mode=all", "--routing=hot", "--num-experts=6", "--batch-size=21", "--hidden-dim=64", "--ffn-dim=16")
+    result = found_by(
+        "moe",
+        "--iters=2",
+        "--warmup=0",
+        "--mode=all",
+        "--routing=hot",
+        "--num-experts=6",
+        "--batch-size=21",
+        "--hidden-dim=64",
+        "--ffn-dim=16",
+    )
     assert [row["padding_share"] for row in result["modes"]] == [0, pytest.approx(1 - 42 / 126, abs=1e-6), 0]
     assert result["imbalance"] == 3.0
     assert result["weight_bytes"] == 6 * 3 * 64 * 16 * 4
     assert result["least_bytes"] == result["weight_bytes"] + (6 * 64 + 2 * 21 * 64) * 4
-
-
-def test_experts_without_tokens_cost_no_bytes() -> None:
-    result = ran("--mode=all", "--routing=hot", "--num-experts=6", "--batch-size=5", "--experts-per-token=1")
-    assert result["experts_used"] == 1
-    assert result["weight_bytes"] == 3 * 64 * 16 * 4
 
 
 @pytest.mark.parametrize("arguments", [(), ("--routing=power-law", "--num-experts=16", "--ffn-dim=24")])
@@ -257,11 +249,6 @@ def test_flop_as_torch_counts_them(arguments: tuple[str, ...]) -> None:
     with FlopCounterMode(display=False) as counter:
         layer("loop")
     assert moe.loaded(layer).flop == counter.get_total_flops()
-
-
-def test_the_default_width_is_that_of_a_large_model() -> None:
-    assert asked("--hidden-dim=7168").ffn_dim == 2048
-    assert asked("--hidden-dim=1").ffn_dim == 8
 
 
 def test_weights_depend_on_the_seed_and_the_expert_alone() -> None:
@@ -321,35 +308,7 @@ def test_a_wrong_result_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> Non
     forgets = dataclasses.replace(right, combine=lambda *given: right.combine(*given) * 0.5)
     monkeypatch.setitem(MODES, "grouped", forgets)
     with pytest.raises(SystemExit, match=r"error: grouped: a token is off by 0\.5 of"):
-        ran("--mode=all", "--routing=uniform", "--batch-size=1")
-
-
-def test_the_sample() -> None:
-    assert sampled(0) == []
-    assert sampled(3) == [0, 1, 2]
-    many = sampled(10_000)
-    assert (len(set(many)), many[0], many[-1]) == (SAMPLE, 0, 9_999)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--experts-per-token=9", "--num-experts=8"], "--experts-per-token=9 is more than --num-experts=8"),
-        (["--batch-size=0"], "0 is less than 1"),
-        (["--num-experts=some"], "invalid whole number value: 'some'"),
-        (["--exponent=nan"], "--exponent=nan is not between 0 and 100"),
-        (["--mode=fast"], "invalid choice: 'fast'"),
-        (["--routing=zipf"], "invalid choice: 'zipf'"),
-        (["--iters=0"], "0 is less than 1"),
-    ],
-)
-def test_a_wrong_command_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        ran(*arguments)
-    assert end.value.code == 2
-    last = capsys.readouterr().err.strip().splitlines()[-1]
-    assert last.startswith("gpuledger bench moe: error: ")
-    assert said in last
+        found_by("moe", *SHORT, "--mode=all", "--routing=uniform", "--batch-size=1")
 
 
 def test_calls_by_what_they_do() -> None:

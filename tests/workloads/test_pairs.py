@@ -29,41 +29,16 @@ from lab.programs import pairs  # noqa: E402
 from lab.programs.paired import PairedProgram, busy, fresh, library, planted, structures, unseen  # noqa: E402
 
 PAGES = ROOT / "src" / "gpuledger" / "findings" / "explain"
-FAST = (
-    "hf_tolist",
-    "hf_stop_strings",
-    "hf_moe",
-    "hf_autocast",
-    "hf_graph",
-    "grad_norms",
-    "adamw_loop",
-    "bert_transfers",
-    "bert_one_by_one",
-)
-SEEING = (
-    "resnet_pageable",
-    "resnet_collate",
-    "resnet_item",
-    "resnet_transforms",
-    "resnet_metrics",
-    "vit_empty_cache",
-)
-BUSY_MODELS = {
-    "llama_float32": "transformers",
-    "eager_attention": "transformers",
-    "adamw_foreach_off": "transformers",
-    "llama_tuned": "transformers",
-    "resnet_nchw": "torchvision",
-    "resnet_tuned": "torchvision",
-    "gpt2_gelu": "transformers",
-    "gpt2_eager": "transformers",
-    "bert_float32": "transformers",
-    "bert_eager": "transformers",
-    "llama_compiled": "transformers",
-    "resnet_forward_nchw": "torchvision",
-    "resnext_nchw": "torchvision",
-    "vit_float32": "torchvision",
+NEEDS = {
+    **dict.fromkeys(("hf_tolist", "hf_stop_strings", "hf_moe", "hf_autocast", "hf_graph"), "transformers"),
+    **dict.fromkeys(("grad_norms", "adamw_loop", "bert_transfers", "bert_one_by_one"), "transformers"),
+    **dict.fromkeys(("llama_float32", "eager_attention", "adamw_foreach_off", "llama_tuned"), "transformers"),
+    **dict.fromkeys(("gpt2_gelu", "gpt2_eager", "bert_float32", "bert_eager", "llama_compiled"), "transformers"),
+    **dict.fromkeys(("resnet_pageable", "resnet_collate", "resnet_item", "resnet_transforms"), "torchvision"),
+    **dict.fromkeys(("resnet_metrics", "vit_empty_cache", "resnet_nchw", "resnet_tuned"), "torchvision"),
+    **dict.fromkeys(("resnet_forward_nchw", "resnext_nchw", "vit_float32"), "torchvision"),
 }
+"""The packages that programs of models need."""
 EVERY = (
     *planted.PROGRAMS,
     *library.PROGRAMS,
@@ -74,7 +49,10 @@ EVERY = (
     *fresh.PROGRAMS,
     *library.JAX,
 )
-TORCH_ALONE = (*(program for program in unseen.PROGRAMS if program.name not in BUSY_MODELS), *fresh.PROGRAMS)
+TORCH_ALONE = (
+    *(*planted.TOGETHER, *structures.PROGRAMS[:3], *busy.DECODERS, *busy.OPERATORS, *fresh.PROGRAMS),
+    *(program for program in unseen.PROGRAMS if program.name not in NEEDS),
+)
 
 
 def named(name: str) -> PairedProgram:
@@ -101,29 +79,12 @@ class Reads(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(
-    "program",
-    [*planted.TOGETHER, *structures.PROGRAMS[:3], *busy.DECODERS, *busy.OPERATORS, *TORCH_ALONE],
-    ids=lambda program: program.name,
-)
-def test_the_variants_of_a_program_compute_the_same(program: PairedProgram) -> None:
-    first, *others = norms(program).values()
-    for other in others:
-        assert other == pytest.approx(first, rel=1e-2)
-
-
-@pytest.mark.parametrize("name", [*FAST, *SEEING])
-def test_library_variants_compute_the_same(name: str) -> None:
-    pytest.importorskip("torchvision" if name in SEEING else "transformers")
-    bad, fixed = norms(named(name)).values()
-    assert bad == pytest.approx(fixed, rel=1e-2)
-
-
-@pytest.mark.parametrize("name", BUSY_MODELS)
-def test_variants_of_busy_models_compute_the_same(name: str) -> None:
-    pytest.importorskip(BUSY_MODELS[name])
+@pytest.mark.parametrize("name", [*(program.name for program in TORCH_ALONE), *NEEDS])
+def test_the_variants_of_a_program_compute_the_same(name: str) -> None:
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
     first, *others = norms(named(name)).values()
-    assert all(norm > 0 for norm in first)
+    assert all(norm > 0 for norm in first) or name not in NEEDS
     for other in others:
         assert other == pytest.approx(first, rel=1e-2)
 

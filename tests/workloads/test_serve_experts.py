@@ -21,6 +21,7 @@ from gpuledger_workloads.mixture.experts import MixtureShape, bank  # noqa: E402
 from gpuledger_workloads.mixture.routing import Router  # noqa: E402
 from gpuledger_workloads.serve import Worker  # noqa: E402
 from support.programs.plain_mixture import dumb  # noqa: E402
+from support.programs.workload_result import found_by  # noqa: E402
 from support.thorough import tries  # noqa: E402
 
 SMALL = ("--decode-batch-size=5", "--decode-ctx-len=11", "--output-len=4", "--max-prefill-tokens=22", "--warmup=1")
@@ -35,10 +36,6 @@ def apart() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def ran(*arguments: str) -> Any:
-    return program.run(parser().parse_args(["--device=cpu", *SMALL, *arguments]))
-
-
 def texts(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[list[int]]:
     """What each sequence says at the end."""
     workers: list[Worker] = []
@@ -49,7 +46,7 @@ def texts(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[list[int]]:
             workers.append(self)
 
     monkeypatch.setattr(program, "Worker", Kept)
-    said = ran(*arguments)
+    said = found_by("serve", *SMALL, *arguments)
     assert said["expert_error_share"] < 1e-5
     assert said["logits_error_share"] < 1e-5
     models: list[Any] = [seat.model for seat in workers[0].seats if seat.sequences]
@@ -68,7 +65,10 @@ def test_neither_ranks_nor_dispatch_change_a_token(attention: str, monkeypatch: 
 
 def test_processes_and_streams_say_the_same() -> None:
     flags = ("--attention=mla", "--dispatch=low-latency", "--world-size=2", "--shared-experts=1", "--dense-layers=1")
-    processes, streams = ran(*flags, "--backend=gloo"), ran(*flags, "--ranks-as=streams")
+    processes, streams = (
+        found_by("serve", *SMALL, *flags, "--backend=gloo"),
+        found_by("serve", *SMALL, *flags, "--ranks-as=streams"),
+    )
     for said in (processes, streams):
         assert said["checked"] is True
         assert [row["sequences"] for row in said["ranks"]] == [3, 2]
@@ -89,7 +89,7 @@ def test_experts_in_each_others_place_are_noticed(dispatch: str, monkeypatch: py
 
     monkeypatch.setattr(exchange, "routes_here", came)
     with pytest.raises(SystemExit, match="from what the same experts give without dispatch"):
-        ran("--ranks-as=streams", "--world-size=2", f"--dispatch={dispatch}")
+        found_by("serve", *SMALL, "--ranks-as=streams", "--world-size=2", f"--dispatch={dispatch}")
 
 
 def test_a_latent_cache_that_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_a_latent_cache_that_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(Decoder, "follow", follow)
     with pytest.raises(SystemExit, match="off by"):
-        ran("--attention=mla", "--dispatch=low-latency", "--ranks-as=streams", "--world-size=1")
+        found_by("serve", *SMALL, "--attention=mla", "--dispatch=low-latency", "--ranks-as=streams", "--world-size=1")
 
 
 @settings(max_examples=tries(10))

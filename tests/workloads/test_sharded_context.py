@@ -11,20 +11,15 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from gpuledger_workloads import longctx as program  # noqa: E402
-from gpuledger_workloads.command_lines import longctx_parser as parser  # noqa: E402
 from gpuledger_workloads.decoder.model import build  # noqa: E402
 from gpuledger_workloads.decoder.size import TINY  # noqa: E402
 from gpuledger_workloads.mixture.exchange import StreamRanks  # noqa: E402
 from gpuledger_workloads.serving import sharded_context  # noqa: E402
 from gpuledger_workloads.serving.sharded_context import KvShard, ShardedText  # noqa: E402
+from support.programs.workload_result import found_by  # noqa: E402
 
-SMALL = ("--device=cpu", "--prompt-len=40", "--chunk-size=16", "--output-len=3", "--page-size=4", "--warmup=0")
+SMALL = ("--prompt-len=40", "--chunk-size=16", "--output-len=3", "--page-size=4", "--warmup=0")
 ATTENTIONS = ("gqa", "mla", "sparse")
-
-
-def ran(*arguments: str) -> Any:
-    return program.run(parser().parse_args([*SMALL, *arguments]))
 
 
 @given(st.integers(1, 6), st.integers(1, 9), st.integers(0, 60), st.integers(0, 60))
@@ -56,18 +51,18 @@ def test_a_text_reads_as_it_does_with_one_cache(attention: str, ranks: int, page
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_a_run_spreads_pages_over_its_ranks(attention: str) -> None:
-    said = ran("--world-size=3", "--ranks-as=streams", f"--attention={attention}")
+    said = found_by("longctx", *SMALL, "--world-size=3", "--ranks-as=streams", f"--attention={attention}")
     assert (said["checked"], said["kv_pages_needed"]) == (True, 4)  # 43 tokens take 11 pages of 4
     assert said["prefill_tokens"] == 40
-    assert said["kv_bytes"] * 2 < ran(f"--attention={attention}")["kv_bytes"]
+    assert said["kv_bytes"] * 2 < found_by("longctx", *SMALL, f"--attention={attention}")["kv_bytes"]
 
 
 def test_processes_read_together() -> None:
-    assert ran("--world-size=2", "--backend=gloo", "--attention=mla")["checked"] is True
+    assert found_by("longctx", *SMALL, "--world-size=2", "--backend=gloo", "--attention=mla")["checked"] is True
 
 
 def test_a_rank_that_is_not_heard_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = sharded_context.merged
     monkeypatch.setattr(sharded_context, "merged", lambda parts: honest(parts[1:]))
     with pytest.raises(SystemExit, match="off by"):
-        ran("--world-size=2", "--ranks-as=streams")
+        found_by("longctx", *SMALL, "--world-size=2", "--ranks-as=streams")

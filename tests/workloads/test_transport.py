@@ -149,13 +149,6 @@ def test_the_expected_ranks_are_the_average_over_all_choices(count: int, topk: i
     assert sum(transport.chances(settings)) == pytest.approx(sum(distinct) / len(distinct))
 
 
-def test_uniform_routing_gives_all_experts_the_same_and_a_token_to_all_ranks() -> None:
-    settings = options("--routing=uniform", "--hidden-size=1")
-    experts, _ = transport.routed(settings)
-    assert torch.bincount(experts.flatten(), minlength=256).tolist() == [8] * 256
-    assert all(transport.laid_out(at, 8)[0].goes.all() for at in virtual(settings, 8))
-
-
 @pytest.mark.parametrize("routing", ["random", "uniform"])
 @pytest.mark.parametrize(("count", "topk"), [(1, 1), (5, 3), (7, 7), (64, 6)])
 def test_a_token_has_an_expert_once(routing: str, count: int, topk: int) -> None:
@@ -237,13 +230,6 @@ def test_a_program_that_loses_weights_ends_with_a_sentence(
     with pytest.raises(SystemExit, match=r"^error: on rank 0 a token came back wrong") as end:
         ran(capsys, "--iters=1", "--warmup=0", *SMALL)
     assert isinstance(end.value.code, str)  # which is exit code 1
-
-
-def test_more_choices_than_experts_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        ran(capsys, "--num-experts=4", "--topk=5")
-    assert end.value.code == 2
-    assert "there are 4 experts" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("ranks", "routing", "sizes"), [(2, "random", SMALL), (3, "uniform", EMPTY)])

@@ -33,8 +33,7 @@ from gpuledger.trace.tables import Table
 MOST_NODES: Final = 2_500  # of one tree; those with the least are left out
 _LARGEST_GRID: Final = 10_000_000  # pairs of a path and a name that are counted in a place each
 
-_Leaves = tuple[NDArray[Any], NDArray[Any], Ints]
-"""Paths, names, and the time of the work of each pair."""
+_Leaves = tuple[NDArray[Any], NDArray[Any], Ints]  # paths, names, and the time of the work of each pair
 
 
 class TreeKind(Enum):
@@ -75,7 +74,6 @@ class _Kernels:
 
     @property
     def by_name(self) -> tuple[Codes, Ints]:
-        """Each name that occurs, and the time of its work."""
         time = sweep.sums(self.work.name + np.int32(1), self.length_ns, len(self.family_of))
         place = np.flatnonzero(time)
         return (place - 1).astype(np.int32), time[place]
@@ -132,19 +130,11 @@ def flame_trees(trace: Trace, device: Device) -> tuple[FlameTree, ...]:
     ]
     trees += _stack_trees(device, kernels)
     whole = int(kernels.length_ns.sum())
-    named = max((_named_ns(tree) for tree in trees), default=0)
+    # the GPU time that has a place in a tree: its outermost nodes with a name
+    named = max((int(tree.gpu_ns[(tree.parent < 0) & (np.array(tree.names) != "")].sum()) for tree in trees), default=0)
     families = [_family_tree(kernels)]
     trees = [*trees, *families] if 2 * named >= whole else [*families, *trees]  # the most telling first
     return tuple(tree for tree in (*_idle_tree(trace, device), *trees) if len(tree))
-
-
-def _named_ns(tree: FlameTree) -> int:
-    """The GPU time that has a place in a tree."""
-    return sum(
-        time
-        for parent, name, time in zip(tree.parent.tolist(), tree.names, tree.gpu_ns.tolist(), strict=True)
-        if parent < 0 and name
-    )
 
 
 def _family_tree(kernels: _Kernels) -> FlameTree:
@@ -166,10 +156,7 @@ def _idle_tree(trace: Trace, device: Device) -> Iterator[FlameTree]:
         own = sweep.fold(
             "sum", of_stack[stack], np.array(list(stacks.values()), np.int64), np.zeros(len(paths), np.int64)
         )
-        idle_ns, blank = paths.with_inner(own), ("",) * len(paths)
-        yield _without_smallest(
-            FlameTree(TreeKind.IDLE_STACKS, paths.parent, tuple(names), blank, idle_ns, np.zeros_like(idle_ns))
-        )
+        yield _host_tree(TreeKind.IDLE_STACKS, paths, names, paths.with_inner(own))
 
 
 def _range_tree(kind: TreeKind, ranges: NamedNest, device: Device, kernels: _Kernels) -> FlameTree:
@@ -207,10 +194,7 @@ def _stack_trees(device: Device, kernels: _Kernels) -> Iterator[FlameTree]:
         paths, names, of_stack = _stack_paths(trace, samples["stack"])
         path = of_stack[samples["stack"]]
         count = paths.with_inner(np.bincount(path[path >= 0], minlength=len(paths)))
-        blank = ("",) * len(paths)
-        yield _without_smallest(
-            FlameTree(TreeKind.SAMPLED_STACKS, paths.parent, tuple(names), blank, count, np.zeros_like(count))
-        )
+        yield _host_tree(TreeKind.SAMPLED_STACKS, paths, names, count)
 
 
 def _stack_paths(trace: Trace, stack: Ints) -> tuple[NamePaths, list[str], Positions]:
@@ -228,11 +212,15 @@ def _stack_paths(trace: Trace, stack: Ints) -> tuple[NamePaths, list[str], Posit
     return paths, [text or "?" for text in trace.strings.decode(paths.name.astype(np.int32))], of_stack
 
 
-def _without_smallest(tree: FlameTree) -> FlameTree:
-    """The nodes with the most, in the order that they had; host and GPU time count as shares of their wholes.
+def _host_tree(kind: TreeKind, paths: NamePaths, names: Sequence[str], host: Ints) -> FlameTree:
+    """A tree without kernels."""
+    blank = ("",) * len(paths)
+    return _without_smallest(FlameTree(kind, paths.parent, tuple(names), blank, host, np.zeros_like(host)))
 
-    The GPU time of outermost nodes that are left out goes to what has no name.
-    """
+
+def _without_smallest(tree: FlameTree) -> FlameTree:
+    """The nodes with the most, in the order that they had; host and GPU time count as shares of their wholes. The GPU
+    time of outermost nodes that are left out goes to what has no name."""
     outermost = tree.parent < 0
     weight = np.maximum(*(column / max(int(column[outermost].sum()), 1) for column in (tree.host, tree.gpu_ns)))
     kept = np.sort(np.argsort(-weight, kind="stable")[:MOST_NODES])  # of equal ones the outer, which come first

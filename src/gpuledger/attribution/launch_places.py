@@ -163,10 +163,8 @@ def _by_range(trace: Trace, device: Device, chosen: Positions) -> LaunchPlaces:
 
 
 def _layer_depth(placed: PlacedPaths, fold: Ints, folded: Sequence[str]) -> tuple[int, str, int]:
-    """At which depth ranges are numbered through, what they are called and how many there are; -1 for none.
-
-    `fold` is for each name the one with # for its numbers. Of several the outermost, the most, the first to launch.
-    """
+    """At which depth ranges are numbered through, what they are called and how many there are; -1 for none. `fold` is
+    for each name the one with # for its numbers. Of several the outermost, the most, the first to launch."""
     paths, launches = placed.paths, len(placed.of_work)
     first = np.full(len(paths) + 1, launches)  # the first launch under each path; the last is for path -1
     np.minimum.at(first, placed.of_work, np.arange(launches))

@@ -92,10 +92,8 @@ class LinePlace(Struct, frozen=True):
 
 
 def is_own(frame: str) -> bool:
-    """Whether a frame is of the user's own files, which are told without their folders, as torch tells Python's own.
-
-    A file that is called as a hash was generated, by torch.compile for example: nobody knows it.
-    """
+    """Whether a frame is of the user's own files, which are told without their folders, as torch tells Python's own. A
+    file that is called as a hash was generated, by torch.compile for example: nobody knows it."""
     file = _file(frame)
     if not file or "/" in file or file.startswith("<"):
         return False
@@ -111,10 +109,8 @@ def own_frames(frames: Sequence[str]) -> list[str]:
 
 
 def frames_of_models(frames: Sequence[str]) -> list[str]:
-    """Of a stack, the innermost first, those of a package's modules which the user's innermost line calls.
-
-    That line says `model(x)`, of whatever the model does.
-    """
+    """Of a stack, the innermost first, those of a package's modules which the user's innermost line calls. That line
+    says `model(x)`, of whatever the model does."""
     line = next((depth for depth, frame in enumerate(frames) if is_own(frame)), 0)
     call = max((depth for depth in range(line) if "(torch/nn/modules/module.py:" in frames[depth]), default=0)
     return [frame for frame in frames[:call] if _package(_file(frame))]
@@ -133,10 +129,8 @@ def is_in_loader(frames: Iterable[str]) -> bool:
 
 
 def sampled_line(trace: Trace, parts: Sequence[ThreadTime]) -> LinePlace | None:
-    """The line that most of this time was in, by the samples of Python's stacks; None where none was taken then.
-
-    A thread that runs no Python, as autograd's, stands for the one that its process began with, which waits for it.
-    """
+    """The line that most of this time was in, by the samples of Python's stacks; None where none was taken then. A
+    thread that runs no Python, as autograd's, stands for the one that its process began with, which waits for it."""
     if Table.SAMPLES not in trace.tables:
         return None
     weights = sampled_stacks(trace, parts)

@@ -35,7 +35,7 @@ from gpuledger.attribution.lost_time import (
 )
 from gpuledger.attribution.ranges import NamedNest, NamePaths, ProgramRanges
 from gpuledger.catalog.calls import CALL_KINDS, WAITS_FOR_THREAD
-from gpuledger.ledger.activity import Activities, of_layers, short_function_name
+from gpuledger.ledger.activity import Activities, calls_in_layers, short_function_name
 from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, thread
@@ -349,7 +349,7 @@ def calls_behind(trace: Trace, device: Device, trigger: Trigger) -> Rows | None:
     """The calls that hold the host in gaps that calls set off; None for other triggers."""
     host = device.host
     if trigger in (Cause.OS, Cause.WAIT_THREAD):
-        return of_layers(trace, "os")
+        return calls_in_layers(trace, "os")
     kinds = {kind.value: kind for kind in CALL_KINDS}
     return host.calls.where(host.are(kinds[trigger.value])) if trigger.value in kinds else None
 
@@ -362,10 +362,8 @@ def awaited_thread(trace: Trace, lost: LostTime) -> ThreadTime | None:
 
 
 def program_thread(ranges: ProgramRanges, lost: LostTime) -> ThreadTime | None:
-    """The thread whose ranges say where the program was while the launching one was in none, for most of the time.
-
-    A thread that runs autograd's operators is in no range of the program's, which runs on another one.
-    """
+    """The thread whose ranges say where the program was while the launching one was in none, for most of the time. A
+    thread that runs autograd's operators is in no range of the program's, which runs on another one."""
     first = lost.by_thread[0]
     if _waits_mostly(lost):
         return None
@@ -385,7 +383,7 @@ def _waits_mostly(lost: LostTime) -> bool:
 
 def places_of_other(trace: Trace, ranges: ProgramRanges, part: ThreadTime) -> ThreadPlaces:
     """Where a thread was that others waited for: also the call of the system that it was in."""
-    system = of_layers(trace, "os")
+    system = calls_in_layers(trace, "os")
     waits = trace.strings.each(system.codes("name"), lambda name: bool(WAITS_FOR_THREAD.search(name)), np.bool_)
     return places(trace, ranges, (part,), system.where(~waits))
 

@@ -161,10 +161,8 @@ def folded_names(rows: Rows) -> tuple[list[str], NDArray[np.intp]]:
 
 
 def _general(bare: str, kind: str, had_ids: bool) -> str:
-    """A range's name, without ids, without what differs from one time to the next.
-
-    The digits of an operator are part of its name, unless they stand alone; NVTX shows operators by their ids.
-    """
+    """A range's name, without ids, without what differs from one time to the next. The digits of an operator are part
+    of its name, unless they stand alone; NVTX shows operators by their ids."""
     if kind == "python":
         return _MODULE.sub(r"\g<kind>_#", _ADDRESS.sub("", bare))
     is_operator = kind == "op" or had_ids

@@ -33,10 +33,7 @@ COMPILERS: Final = tuple(Compiler)
 NOBODY: Final = -1
 
 _PATTERNS: Final = (
-    (
-        Compiler.CUDA_GRAPHS,
-        regex(r"^(?:graph\.__\w+__|(?:CUDAGraph\.)?capture_\w+) \(torch/cuda/graphs\.py:"),
-    ),
+    (Compiler.CUDA_GRAPHS, regex(r"^(?:graph\.__\w+__|(?:CUDAGraph\.)?capture_\w+) \(torch/cuda/graphs\.py:")),
     (
         Compiler.TORCH,
         regex(

@@ -77,9 +77,7 @@ class Signs(Struct, frozen=True):
 
 SIGNS: Final[Mapping[Framework, Signs]] = {
     Framework.TENSORRT: Signs(
-        kernels=("myelin", "\ntrt_", "genericReformat", "nvinfer"),
-        domains=("TensorRT",),
-        programs=("trtexec",),
+        kernels=("myelin", "\ntrt_", "genericReformat", "nvinfer"), domains=("TensorRT",), programs=("trtexec",)
     ),
     Framework.SGLANG: Signs(
         kernels=("sglang::", "sgl_kernel", "sgl_hip"),

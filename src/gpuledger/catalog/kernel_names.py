@@ -37,10 +37,7 @@ def name_matcher(pattern: str, flags: int = re.IGNORECASE, words: tuple[str, ...
 
 _FORMS: Final = (
     ("OpenMP", regex(r"nvkernel_(?P<function>\w+?)_F\d+L(?P<line>\d+)(?:_\d+)?_?")),
-    (
-        "OpenMP",
-        regex(r"__omp_offloading_[0-9a-f]+_[0-9a-f]+_(?P<function>[\w.$]+)_l(?P<line>\d+)(?:_\w+)?(?:\.kd)?"),
-    ),
+    ("OpenMP", regex(r"__omp_offloading_[0-9a-f]+_[0-9a-f]+_(?P<function>[\w.$]+)_l(?P<line>\d+)(?:_\w+)?(?:\.kd)?")),
     ("OpenACC", regex(r"(?P<function>\w+?)_(?P<line>\d+)_gpu(?P<rest>__red)?")),
 )
 _MANGLED: Final = regex(r"_Z(N?)(K?)(?=\d)")

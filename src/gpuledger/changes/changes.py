@@ -50,7 +50,7 @@ from gpuledger.replay.edits import (
     without_waits,
 )
 from gpuledger.replay.graph import DependencyGraph
-from gpuledger.replay.scenario import Scenario, excerpt, scenario
+from gpuledger.replay.scenario import Scenario, replay_window, scenario
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, covered, holds, union
@@ -175,7 +175,7 @@ class Changes:
     ) -> None:
         self.trace, self.device = trace, device
         self.scenario: Final = scenario(trace, device, sampled=sampled)
-        self._as_findings: Final = sampled or excerpt(trace, device).rows is None
+        self._as_findings: Final = sampled or replay_window(trace, device).rows is None
         """Whether this is the scenario that findings' own edits are for."""
         self.fixes: Final = Fixes(trace, self.scenario, *use_and_clock(use))
         self.findings: Final[dict[str, Finding]] = {}

@@ -1,7 +1,7 @@
-"""What a check of `doctor` gives, and what all checks know of the machine: a `Probe` in, each answer asked for once.
+"""What a check of `doctor` gives, and what all checks know of the machine, each answer asked for once.
 
-`here()` is the probe of this machine; a test hands over its own. No answer takes long, none is large, and nothing is
-changed but for a file that is written into a folder and removed again, to see that it can be.
+No answer takes long, none is large, and nothing is changed but for a file that is written into a folder and removed
+again, to see that it can be.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -32,117 +32,8 @@ from gpuledger.system.processes import Ran, run
 from gpuledger.version import own_version
 
 _MOST_BYTES: Final = 1 << 16  # of a file in /proc or /sys; they are all shorter
-
 _MOST_NAMES: Final = 1 << 17
 _DRIVER_SECONDS: Final = 90.0  # after that the driver hangs, which happens when a GPU has failed
-
-
-class Probe(Struct, frozen=True):
-    """What can be asked."""
-
-    find: Callable[[str], Path | None]
-    importer: Callable[[Path], Path | None]
-    start: Callable[[Sequence[str | Path], float], Ran]
-    """Run a program to its end, within so many seconds, or ToolFailed."""
-    read: Callable[[str], str | None]  # a small file of the system; None if there is none
-    listed: Callable[[str], tuple[str, ...]]
-    environment: Mapping[str, str]
-    machine: Callable[[], Machine]
-    package: Callable[[str], str | None]
-    """A package of Python by the name it is imported by: its version; None if it is not installed."""
-    free_bytes: Callable[[Path], int | None]
-    refusal: Callable[[Path], str]  # why nothing can be written into a folder; empty if it can
-    scratch: Callable[[], AbstractContextManager[Path]]
-    folders: Mapping[str, Path]  # where profiles and temporary files would go, by what that is called
-    python: Path
-    versions: Mapping[str, str]
-
-
-def here() -> Probe:
-    """This machine."""
-    return Probe(
-        find=_find,
-        importer=find_importer,
-        start=lambda argv, seconds: run(argv, seconds=seconds),
-        read=_read,
-        listed=_listed,
-        environment=os.environ,
-        machine=_machine_in_time,
-        package=_package,
-        free_bytes=_free_bytes,
-        refusal=_refusal,
-        scratch=_scratch,
-        folders={"this folder": Path.cwd(), "the temporary folder": Path(tempfile.gettempdir())},
-        python=Path(sys.executable),
-        versions={"Python": platform.python_version(), "gpuledger": own_version()},
-    )
-
-
-def _find(name: str) -> Path | None:
-    if name in ("nsys", "ncu"):
-        return find_nsys() if name == "nsys" else find_ncu()
-    path = shutil.which(name)
-    return Path(path) if path else None
-
-
-def _read(path: str) -> str | None:
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(_MOST_BYTES).decode(errors="replace")
-    except OSError:
-        return None  # not there, or not ours to read: both mean that it does not say
-
-
-def _listed(path: str) -> tuple[str, ...]:
-    try:
-        return tuple(sorted(os.listdir(path)[:_MOST_NAMES]))
-    except OSError:
-        return ()
-
-
-def _machine_in_time() -> Machine:
-    """NVML is a library and cannot be stopped; a thread that waits for it can be left behind."""
-    answers: list[Machine] = []
-    thread = threading.Thread(target=lambda: answers.append(machine()), name="gpuledger driver", daemon=True)
-    thread.start()
-    thread.join(_DRIVER_SECONDS)
-    late = f"the driver did not answer within {_DRIVER_SECONDS:.0f} s"
-    return answers[0] if answers else Machine(None, None, (), late)
-
-
-def _package(name: str) -> str | None:
-    if find_spec(name) is None:
-        return None
-    try:
-        return version(_DISTRIBUTIONS.get(name, name))
-    except PackageNotFoundError:
-        return "of unknown version"  # on the path, but not installed by pip
-
-
-_DISTRIBUTIONS: Final = {"pynvml": "nvidia-ml-py", "ncu_report": "ncu-report", "vl_convert": "vl-convert-python"}
-
-
-def _free_bytes(folder: Path) -> int | None:
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return None
-
-
-def _refusal(folder: Path) -> str:
-    try:
-        with tempfile.NamedTemporaryFile(prefix=".gpuledger-doctor-", dir=folder) as file:
-            file.write(b"\0" * 4096)
-            file.flush()
-    except OSError as error:
-        return reason_of(error)
-    return ""
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="gpuledger-doctor-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
 
 
 SECONDS: Final = 20.0  # what a tool may take for a question about itself
@@ -203,14 +94,6 @@ def not_checked(why: str, means: str = "") -> DoctorCheck:
 NO_GPU: Final = not_checked("no GPU")
 
 
-class TrialTools(Struct, frozen=True):
-    """What lies outside of capture, handed over by whoever calls: programs to run, and how to look into a profile."""
-
-    launches: Path  # launches empty kernels and says what a launch took; see `trial_launches`
-    torch: Path  # says what torch sees and what its profiler records; see `trial_torch`
-    kernels_in: Callable[[Path], int]
-
-
 class ProfileWriter(Struct, frozen=True):
     """A profile that the user asked about: which tool wrote it, in which version, as far as it says."""
 
@@ -234,21 +117,101 @@ _TORCH_SECONDS: Final = 90.0
 _TORCH_TOO_NEW: Final = "driver on your system is too old"  # what torch says then, in a warning
 
 
+_PROGRAMS: Final = Path(__file__).parent
+_DISTRIBUTIONS: Final = {"pynvml": "nvidia-ml-py", "ncu_report": "ncu-report", "vl_convert": "vl-convert-python"}
+
+
 class ExaminedMachine:
-    """The machine as the checks see it. A question is asked when first needed, and once."""
+    """This machine as the checks see it. A question is asked when first needed, and once."""
+
+    launches: Path = _PROGRAMS / "trial_launches.py"
+    """A program that launches empty kernels and says what a launch took."""
+    trial_torch: Path = _PROGRAMS / "trial_torch.py"
+    """A program that says what torch sees and what its profiler records."""
+    python: Path = Path(sys.executable)
+    environment: Mapping[str, str] = os.environ
 
     def __init__(
-        self, probe: Probe, handed: TrialTools, *, is_quick: bool = False, written: ProfileWriter | None = None
+        self, kernels_in: Callable[[Path], int], *, is_quick: bool = False, written: ProfileWriter | None = None
     ) -> None:
-        self.probe, self.handed, self.is_quick, self.written = probe, handed, is_quick, written
+        self.kernels_in, self.is_quick, self.written = kernels_in, is_quick, written  # kernels of an export
+        self.versions = {"Python": platform.python_version(), "gpuledger": own_version()}
+        self.folders = {"this folder": Path.cwd(), "the temporary folder": Path(tempfile.gettempdir())}
+        """Where profiles and temporary files would go."""
         self.tracing_ns_per_call: float | None = None
         """What tracing adds to a CUDA call; the trial measures it."""
         self.outcomes: dict[str, DoctorCheck] = {}
         """Of the checks so far, for those that build on them."""
 
+    def find(self, name: str) -> Path | None:
+        """A program."""
+        if name in ("nsys", "ncu"):
+            return find_nsys() if name == "nsys" else find_ncu()
+        path = shutil.which(name)
+        return Path(path) if path else None
+
+    def importer(self, nsys: Path) -> Path | None:
+        return find_importer(nsys)
+
+    def start(self, argv: Sequence[str | Path], seconds: float) -> Ran:
+        """Run a program to its end, within so many seconds, or ToolFailed."""
+        return run(argv, seconds=seconds)
+
+    def read(self, path: str) -> str | None:
+        """A small file of the system; None if there is none, or it is not ours to read."""
+        try:
+            with Path(path).open("rb") as file:
+                return file.read(_MOST_BYTES).decode(errors="replace")
+        except OSError:
+            return None
+
+    def listed(self, path: str) -> tuple[str, ...]:
+        """The names in a folder of the system."""
+        try:
+            return tuple(sorted(os.listdir(path)[:_MOST_NAMES]))
+        except OSError:
+            return ()
+
+    def package(self, name: str) -> str | None:
+        """The version of a package of Python, by the name it is imported by; None if it is not installed."""
+        if find_spec(name) is None:
+            return None
+        try:
+            return version(_DISTRIBUTIONS.get(name, name))
+        except PackageNotFoundError:
+            return "of unknown version"  # on the path, but not installed by pip
+
+    def free_bytes(self, folder: Path) -> int | None:
+        try:
+            return shutil.disk_usage(folder).free
+        except OSError:
+            return None
+
+    def refusal(self, folder: Path) -> str:
+        """Why nothing can be written into a folder; empty if it can."""
+        try:
+            with tempfile.NamedTemporaryFile(prefix=".gpuledger-doctor-", dir=folder) as file:
+                file.write(b"\0" * 4096)
+                file.flush()
+        except OSError as error:
+            return reason_of(error)
+        return ""
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A temporary folder."""
+        with tempfile.TemporaryDirectory(prefix="gpuledger-doctor-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+
     @cached_property
     def machine(self) -> Machine:
-        return self.probe.machine()
+        """NVML is a library and cannot be stopped; a thread that waits for it can be left behind."""
+        answers: list[Machine] = []
+        thread = threading.Thread(target=lambda: answers.append(machine()), name="gpuledger driver", daemon=True)
+        thread.start()
+        thread.join(_DRIVER_SECONDS)
+        late = f"the driver did not answer within {_DRIVER_SECONDS:.0f} s"
+        return answers[0] if answers else Machine(None, None, (), late)
 
     @property
     def has_gpu(self) -> bool:
@@ -256,11 +219,11 @@ class ExaminedMachine:
 
     @cached_property
     def nsys(self) -> Path | None:
-        return self.probe.find("nsys")
+        return self.find("nsys")
 
     @cached_property
     def ncu(self) -> Path | None:
-        return self.probe.find("ncu")
+        return self.find("ncu")
 
     @cached_property
     def nsys_says(self) -> Ran:
@@ -281,11 +244,11 @@ class ExaminedMachine:
     @cached_property
     def torch(self) -> TorchInstallation | None:
         """None if it is not in this Python, or not worth starting, as there is no GPU."""
-        version = self.probe.package("torch") if self.has_gpu else None
+        version = self.package("torch") if self.has_gpu else None
         if version is None:
             return None
         # its folder is not put on the path, and its warnings are only printed
-        program = (self.probe.python, "-P", "-Wdefault", self.handed.torch)
+        program = (self.python, "-P", "-Wdefault", self.trial_torch)
         ran = self.ask([*program, *(("--quick",) if self.is_quick else ())], _TORCH_SECONDS)
         match = _TORCH.search(ran.output)
         if match is None:
@@ -303,12 +266,12 @@ class ExaminedMachine:
     @cached_property
     def container(self) -> str:
         """What kind of container this is; empty if none was recognised."""
-        environment, groups = self.probe.environment, self.probe.read("/proc/1/cgroup") or ""
+        environment, groups = self.environment, self.read("/proc/1/cgroup") or ""
         kinds = {"kubepods": "Kubernetes", "docker": "Docker", "containerd": "containerd", "lxc": "LXC"}
         signs = (
             ("Kubernetes", environment.get("KUBERNETES_SERVICE_HOST")),
-            ("Docker", self.probe.read("/.dockerenv") is not None),
-            ("Podman", self.probe.read("/run/.containerenv") is not None),
+            ("Docker", self.read("/.dockerenv") is not None),
+            ("Podman", self.read("/run/.containerenv") is not None),
             *((kind, word in groups) for word, kind in kinds.items()),
             ("Apptainer", environment.get("APPTAINER_CONTAINER") or environment.get("SINGULARITY_CONTAINER")),
         )
@@ -317,13 +280,13 @@ class ExaminedMachine:
     @cached_property
     def capabilities(self) -> int | None:
         """What this process may do, as Linux's bits; None where it is not told."""
-        match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", self.probe.read("/proc/self/status") or "", re.MULTILINE)
+        match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", self.read("/proc/self/status") or "", re.MULTILINE)
         return int(match[1], 16) if match else None
 
     def ask(self, argv: Sequence[str | Path], seconds: float) -> Ran:
         """What a program says, or the system of it where it does not start or end."""
         try:
-            return self.probe.start(argv, seconds)
+            return self.start(argv, seconds)
         except ToolFailed as error:
             return Ran(NOT_RUN, error.claim)
 

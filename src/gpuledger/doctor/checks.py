@@ -57,10 +57,9 @@ def gpu(patient: ExaminedMachine) -> DoctorCheck:
 
 
 def _why_none(patient: ExaminedMachine) -> DoctorCheck:
-    probe = patient.probe
     means = "nothing can be recorded here; profiles from elsewhere can be read"
-    is_loaded = probe.read("/proc/driver/nvidia/version") is not None
-    smi = probe.find("nvidia-smi")
+    is_loaded = patient.read("/proc/driver/nvidia/version") is not None
+    smi = patient.find("nvidia-smi")
     said = ""
     if smi is not None:
         ran = patient.ask([smi], _SMI_SECONDS)
@@ -100,9 +99,9 @@ def _why_none(patient: ExaminedMachine) -> DoctorCheck:
             "load the driver; where that fails, it does not fit the kernel and has to be installed again",
             "sudo modprobe nvidia",
         )
-    devices = [f"/sys/bus/pci/devices/{name}" for name in probe.listed("/sys/bus/pci/devices")]
-    cards = [device for device in devices if (probe.read(f"{device}/class") or "").startswith("0x03")]
-    if any((probe.read(f"{card}/vendor") or "").strip() == _NVIDIA for card in cards):
+    devices = [f"/sys/bus/pci/devices/{name}" for name in patient.listed("/sys/bus/pci/devices")]
+    cards = [device for device in devices if (patient.read(f"{device}/class") or "").startswith("0x03")]
+    if any((patient.read(f"{card}/vendor") or "").strip() == _NVIDIA for card in cards):
         return problem(
             "a GPU of NVIDIA is built in, but there is no driver",
             means,
@@ -175,7 +174,7 @@ def _which(gpus: list[InstalledGpu]) -> str:
 
 def environment(patient: ExaminedMachine) -> DoctorCheck:
     """Variables that hide GPUs from a program, or make it another program."""
-    variables = patient.probe.environment
+    variables = patient.environment
     seen = variables.get("CUDA_VISIBLE_DEVICES")
     if seen is not None and (not seen.strip() or seen.strip().startswith("-1")):
         return problem(
@@ -201,7 +200,7 @@ _DCGM: Final = ("nv-hostengine", "dcgm-exporter")
 
 def other_profilers(patient: ExaminedMachine) -> DoctorCheck:
     """Who else may hold what a profiler needs: CUDA takes one at a time."""
-    set_ = [name for name in _INJECTIONS if patient.probe.environment.get(name)]
+    set_ = [name for name in _INJECTIONS if patient.environment.get(name)]
     if set_:
         return warning(
             f"{', '.join(set_)} is set" if len(set_) == 1 else f"{', '.join(set_)} are set",
@@ -209,8 +208,8 @@ def other_profilers(patient: ExaminedMachine) -> DoctorCheck:
             "unset it, or record outside of the other profiler",
             *(f"unset {name}" for name in set_),
         )
-    pids = (name for name in patient.probe.listed("/proc") if name.isdecimal())
-    running = {(patient.probe.read(f"/proc/{pid}/comm") or "").strip() for pid in pids}
+    pids = (name for name in patient.listed("/proc") if name.isdecimal())
+    running = {(patient.read(f"/proc/{pid}/comm") or "").strip() for pid in pids}
     if profilers := [name for name in _PROFILERS if name in running]:
         return warning(
             f"{' and '.join(profilers)} runs already",
@@ -246,16 +245,14 @@ EXTRAS: Final = {
 
 def python(patient: ExaminedMachine) -> DoctorCheck:
     """Which Python and which gpuledger."""
-    versions = patient.probe.versions
-    return ok(f"{versions['Python']}, {patient.probe.python}; gpuledger {versions['gpuledger']}")
+    versions = patient.versions
+    return ok(f"{versions['Python']}, {patient.python}; gpuledger {versions['gpuledger']}")
 
 
 def packages(patient: ExaminedMachine) -> DoctorCheck:
     """Which optional packages are here, and what the others would open."""
     missing = {
-        extra: opens
-        for extra, (names, opens) in EXTRAS.items()
-        if any(patient.probe.package(name) is None for name in names)
+        extra: opens for extra, (names, opens) in EXTRAS.items() if any(patient.package(name) is None for name in names)
     }
     if not missing:
         return ok("all optional packages are here")
@@ -268,7 +265,7 @@ def torch(patient: ExaminedMachine) -> DoctorCheck:
     seen = patient.torch
     if seen is None:
         return not_checked(
-            f"torch is not in this Python ({patient.probe.python})",
+            f"torch is not in this Python ({patient.python})",
             "a program in another Python is recorded all the same; `gpuledger bench` needs torch here",
         )
     name = f"torch {seen.version}"
@@ -328,15 +325,15 @@ LEAST_BYTES: Final = 200 * 10**6
 
 def disk(patient: ExaminedMachine) -> DoctorCheck:
     """Whether there is room for a profile where it would be written."""
-    probe, rooms = patient.probe, []
-    for name, folder in probe.folders.items():
+    rooms = []
+    for name, folder in patient.folders.items():
         is_temporary = "temporary" in name
         command = "export TMPDIR=FOLDER" if is_temporary else "cd FOLDER"
-        if refusal := probe.refusal(folder):
+        if refusal := patient.refusal(folder):
             found = f"{name} ({folder}) cannot be written to: {refusal}"
             fix = "set TMPDIR to a folder that you can write to" if is_temporary else "go to another folder"
             return problem(found, "no profile can be stored", fix, command)
-        rooms.append((probe.free_bytes(folder), name, folder, command))
+        rooms.append((patient.free_bytes(folder), name, folder, command))
     known = [(free, name, folder, command) for free, name, folder, command in rooms if free is not None]
     short = [room for room in known if room[0] < ENOUGH_BYTES]
     if short:
@@ -407,7 +404,7 @@ def tools_of(patient: ExaminedMachine) -> Iterator[Tool]:
     yield Tool("nsys", None if patient.nsys is None else str(patient.nsys), patient.nsys_version)
     if patient.has_gpu:
         yield Tool("ncu", None if patient.ncu is None else str(patient.ncu), patient.ncu_version)
-    if (torch_version := patient.probe.package("torch")) is not None:
+    if (torch_version := patient.package("torch")) is not None:
         yield Tool("torch", None, torch_version)
 
 

@@ -59,7 +59,7 @@ def _install_commands(patient: ExaminedMachine, package: str) -> tuple[str, ...]
 
 def _starts(patient: ExaminedMachine, tool: Path, ran: Ran, means: str, library_fix: str, product: str) -> DoctorCheck:
     if library := missing_library(ran.output):
-        commands = library_commands(library, patient.probe.find)
+        commands = library_commands(library, patient.find)
         return problem(f"{tool} does not start: {library} is missing", means, library_fix, *commands)
     version = version_in(ran.output)
     if version is None:
@@ -75,9 +75,9 @@ def export(patient: ExaminedMachine) -> DoctorCheck:
         return NO_NSYS
     if patient.nsys_version is None:
         return not_checked("nsys does not work")
-    importer = patient.probe.importer(tool)
+    importer = patient.importer(tool)
     by_itself = patient.ask([str(importer), "--version"], SECONDS) if importer else Ran(0, "")
-    with patient.probe.scratch() as folder:  # of a report that is not there: it loads all it needs before it looks
+    with patient.scratch() as folder:  # of a report that is not there: it loads all it needs before it looks
         options = ["--type=sqlite", f"--output={folder / 'nothing.sqlite'}", str(folder / "nothing.nsys-rep")]
         asked = patient.ask([str(tool), "export", *options], _EXPORT_SECONDS)
     asked = Ran(asked.exit_code, asked.output.replace(str(folder), "…"))
@@ -86,7 +86,7 @@ def export(patient: ExaminedMachine) -> DoctorCheck:
             f"the importer lacks {library}",
             "nsys records, but its importer does not start, so there is no report and no export",
             "install the library, or put it into a folder that LD_LIBRARY_PATH names",
-            *library_commands(library, patient.probe.find),
+            *library_commands(library, patient.find),
         )
     wrong = [ran for ran in (by_itself, asked) if ran.exit_code == NOT_RUN]
     if "importer" in asked.output.lower():
@@ -172,13 +172,13 @@ def sampling(patient: ExaminedMachine) -> DoctorCheck:
         return NO_NSYS
     if not patient.has_gpu:
         return NO_GPU
-    text = (patient.probe.read(_PARANOID) or "").strip()
+    text = (patient.read(_PARANOID) or "").strip()
     if not text.lstrip("-").isdecimal():
         return not_checked("the kernel does not say (perf_event_paranoid)")
     if int(text) > 2 and not (patient.capabilities or 0) >> 21 & 1:
         return ok(f"the kernel forbids it (perf_event_paranoid is {text})", "nothing that is reported here needs it")
     means = f"a plain `nsys profile` samples, and writes gigabytes; `gpuledger capture` sets {_OFF}"
-    free = [room for folder in patient.probe.folders.values() if (room := patient.probe.free_bytes(folder)) is not None]
+    free = [room for folder in patient.folders.values() if (room := patient.free_bytes(folder)) is not None]
     if free and min(free) < PLENTY_BYTES:
         return warning(
             f"the kernel allows it, and {min(free) / 1e9:.1f} GB are free",
@@ -209,7 +209,7 @@ def ncu(patient: ExaminedMachine) -> DoctorCheck:
 
 def counters(patient: ExaminedMachine) -> DoctorCheck:
     """Whether ncu will be refused with ERR_NVGPUCTRPERM."""
-    match = re.search(r"^RmProfilingAdminOnly:\s*(\d+)", patient.probe.read("/proc/driver/nvidia/params") or "", re.M)
+    match = re.search(r"^RmProfilingAdminOnly:\s*(\d+)", patient.read("/proc/driver/nvidia/params") or "", re.M)
     if match is None:
         return not_checked("the driver does not say who may read them (/proc/driver/nvidia/params)")
     if match[1] == "0":
@@ -267,7 +267,7 @@ def trial(patient: ExaminedMachine) -> DoctorCheck:
     if (before := patient.outcomes.get("nsys export")) is not None and before.verdict is not DoctorVerdict.OK:
         return not_checked("nsys cannot write a report, as said above")
     try:
-        with patient.probe.scratch() as folder:
+        with patient.scratch() as folder:
             return _try(patient, patient.nsys, folder)
     except _Failed as failed:
         return failed.outcome
@@ -276,7 +276,7 @@ def trial(patient: ExaminedMachine) -> DoctorCheck:
 
 
 def _try(patient: ExaminedMachine, nsys: Path, folder: Path) -> DoctorCheck:
-    program: tuple[str | Path, ...] = (patient.probe.python, "-P", patient.handed.launches)
+    program: tuple[str | Path, ...] = (patient.python, "-P", patient.launches)
     launches, plain_ns = _launches(_run(patient, program, "a small CUDA program"), _PLAIN_FAILED)
     report, stored = folder / "trial.nsys-rep", folder / "trial.sqlite"
     recording = (nsys, "profile", *OPTIONS, f"--output={report.with_suffix('')}", *program)
@@ -291,7 +291,7 @@ def _try(patient: ExaminedMachine, nsys: Path, folder: Path) -> DoctorCheck:
     if not stored.exists():
         raise _Failed(problem(f"`nsys export` wrote nothing: {last_words(exported)}", "reports stay closed", _AGAIN))
     try:
-        kernels = patient.handed.kernels_in(stored)
+        kernels = patient.kernels_in(stored)
     except GpuledgerError as error:
         raise _Failed(problem(f"its export cannot be read: {error.claim}", "", _TELL)) from None
     if kernels == 0:
@@ -314,7 +314,7 @@ def _try(patient: ExaminedMachine, nsys: Path, folder: Path) -> DoctorCheck:
 
 def _run(patient: ExaminedMachine, argv: Sequence[str | Path], what: str) -> Ran:
     try:
-        return patient.probe.start(argv, TRIAL_SECONDS)
+        return patient.start(argv, TRIAL_SECONDS)
     except ToolFailed as error:
         raise _Failed(problem(f"{what}: {error.claim}", "it cannot be relied on for a real program", _AGAIN)) from None
 

@@ -38,8 +38,7 @@ from gpuledger.trace.strings import NO_TEXT, Codes
 from gpuledger.trace.sweep import in_order
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
-GRAPH_FAMILY = "graph"
-"""The family of graphs traced whole: which kernels ran inside is not known."""
+GRAPH_FAMILY = "graph"  # the family of graphs traced whole: which kernels ran inside is not known
 
 
 UNIFIED: Final = "Unified "
@@ -56,10 +55,8 @@ class State(IntEnum):
 
 
 class Activities:
-    """Columns of equal length, sorted by start, then stream.
-
-    Those that every analysis needs are there; the others are gathered from the tables when first asked for.
-    """
+    """Columns of equal length, sorted by start, then stream. Those that every analysis needs are there; the others are
+    gathered from the tables when first asked for."""
 
     def __init__(self, tables: Sequence[Rows], columns: _ActivityColumns, families: tuple[str, ...]) -> None:
         self._tables, self._columns, self._of_gpu = tables, columns, dict[int, Activities | None]()
@@ -160,7 +157,6 @@ class Activities:
         return Activities(self._tables, self._columns.at(positions), self.families)
 
     def launched_by(self, launch: Positions) -> Activities:
-        """The same, with the calls that launched them."""
         return Activities(self._tables, self._columns._replace(launch=launch), self.families)
 
 
@@ -217,7 +213,7 @@ CUDA_LAYERS = ("runtime", "driver")
 """Calls of these layers launch GPU work; the others are of libraries and the operating system."""
 
 
-def of_layers(trace: Trace, *layers: str) -> Rows:
+def calls_in_layers(trace: Trace, *layers: str) -> Rows:
     """The calls that belong to these layers."""
     calls = trace[Table.CALLS]
     wanted = [calls.strings.code(layer) for layer in layers]
@@ -226,7 +222,7 @@ def of_layers(trace: Trace, *layers: str) -> Rows:
 
 def cuda_calls(trace: Trace) -> Rows:
     """The CUDA runtime and driver calls."""
-    return of_layers(trace, *CUDA_LAYERS)
+    return calls_in_layers(trace, *CUDA_LAYERS)
 
 
 def short_function_name(function: str) -> str:
@@ -245,10 +241,8 @@ def _has_key(rows: Rows) -> NDArray[np.bool_]:
 
 
 def launches(work: Rows, calls: Rows, places: KeyPositions | None = None) -> tuple[Positions, Positions]:
-    """All pairs (row of `work`, row of `calls`) where the call launched the work, in the order of `work`.
-
-    As many as both have rows, if ids repeat on one side only; if on both, as NVIDIA's tables need them, up to a bound.
-    """
+    """All pairs (row of `work`, row of `calls`) where the call launched the work, in the order of `work`. As many as
+    both have rows, if ids repeat on one side only; if on both, as NVIDIA's tables need them, up to a bound."""
     known = np.flatnonzero(_has_key(work))
     keys = work["pid"][known], work["correlation"][known]
     row, call = join(*keys, calls["pid"], calls.stored("correlation"), places)
@@ -271,10 +265,8 @@ class CallsByKey(Struct, frozen=True):
     """Calls that carry the same process and id, together: what is said of one is said of all."""
 
     calls: Rows
-    first: Positions
-    """One call of each key."""
-    number: Positions
-    """The key of each call."""
+    first: Positions  # one call of each key
+    number: Positions  # the key of each call
 
     @classmethod
     def of(cls, calls: Rows) -> CallsByKey:

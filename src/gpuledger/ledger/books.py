@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities, State
-from gpuledger.ledger.busy import Busy, busy
 from gpuledger.ledger.causes import CAUSES, TRIGGERS, Trigger, by_trigger, idle_label
 from gpuledger.ledger.gaps import Gaps, gaps
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.lost_work import NOTHING_LOST, LostWork
+from gpuledger.ledger.window import Busy, busy
 from gpuledger.messages import say
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import distinct
@@ -50,10 +50,8 @@ class Line(str):
     __slots__ = ("cause", "family", "kind")
 
     kind: LineKind
-    family: str
-    """Of compute; else empty."""
-    cause: Trigger | None
-    """Of idle time; else None. In the books a cause, in what reports show first a trigger."""
+    family: str  # of compute; else empty
+    cause: Trigger | None  # of idle time; else None. In the books a cause, in what reports show first a trigger
 
     def __new__(cls, name: str) -> Line:
         """The line that is called so; ValueError where there can be none."""
@@ -94,7 +92,6 @@ class Line(str):
 
     @property
     def label(self) -> str:
-        """What people call it."""
         if self.cause is not None:
             return idle_label(self.cause)
         return say("compute: {family}", family=self.family) if self.is_compute else EXPOSED[self.kind]
@@ -107,20 +104,15 @@ class Line(str):
         return self.family if self.is_compute else _BRIEF[self.kind]
 
 
-UNCLASSIFIED = Line.of_family("other")
-"""Compute in kernels of no known family."""
+UNCLASSIFIED = Line.of_family("other")  # compute in kernels of no known family
 
-WHOLE_GRAPHS = Line.of_family("graph")
-"""Compute in graphs that were traced whole."""
+WHOLE_GRAPHS = Line.of_family("graph")  # compute in graphs that were traced whole
 
 COMM = Line(LineKind.COMM)
 COPY = Line(LineKind.COPY)
 
-OTHER_FAMILIES = say("  other families")
-"""What reports call the families of compute that they show together."""
-
-SMALL_FAMILY = 0.02
-"""Families with less than this share of compute are shown together."""
+OTHER_FAMILIES = say("  other families")  # what reports call the families of compute that they show together
+SMALL_FAMILY = 0.02  # families with less than this share of compute are shown together
 
 
 def small_families(line_ns: Mapping[Line, int]) -> list[Line]:
@@ -131,16 +123,12 @@ def small_families(line_ns: Mapping[Line, int]) -> list[Line]:
 
 class Ledger(Struct, frozen=True):
     """One device's books. Tiles are consecutive parts of the window; `books` has a row per tile, a column per line.
-
-    Where the window consists of several stretches, a row holds what lies in them.
-    """
+    Where the window consists of several stretches, a row holds what lies in them."""
 
     gpu: int
-    window: Span
-    """From the first instant to the last."""
+    window: Span  # from the first instant to the last
     lines: tuple[Line, ...]
-    tiles_ns: Ints
-    """Where tiles begin and end: one more than there are tiles."""
+    tiles_ns: Ints  # where tiles begin and end: one more than there are tiles
     books: NDArray[np.int64]
     busy: Busy
     gaps: Gaps
@@ -191,7 +179,7 @@ def ledger(
     family = np.where(own.state == State.COMPUTE, own.family, np.int16(-1))
 
     def computing() -> NDArray[np.int64]:
-        host.go_through_threads()  # while what comes first is decided of each gap
+        host.precompute_threads()  # while what comes first is decided of each gap
         return compute_by(own, split, tiles, family, len(work.families))
 
     compute, idle = side_by_side(len(own), computing, lambda: gaps(work, host, split, inside, lost))
@@ -212,10 +200,8 @@ def ledger(
 def compute_by(
     own: Activities, split: Busy, tiles: Ints, label: NDArray[np.signedinteger], labels: int
 ) -> NDArray[np.int64]:
-    """Compute time by tile and label of the device's own activities; what is no compute has label -1.
-
-    An instant belongs to the kernel that started first.
-    """
+    """Compute time by tile and label of the device's own activities; what is no compute has label -1. An instant
+    belongs to the kernel that started first."""
     start, end = own.start_ns, own.end_ns
     if len(split.stretches) > 1:
         start, end, whose = cut_to(start, end, split.stretches)

@@ -22,13 +22,10 @@ from gpuledger.trace.spans import Ints
 class Cause(StrEnum):
     """What idle time is booked to; of causes with equal time the first counts as the largest."""
 
-    label: Message
-    """What people call it."""
-    light: str
+    label: Message  # what people call it
+    light: str  # its colour on light paper
     dark: str
-    """Its colour, on light and on dark paper."""
-    host_paced: bool
-    """Whether it grows as the host slows down."""
+    host_paced: bool  # whether it grows as the host slows down
 
     def __new__(cls, code: str, label: Message, light: str, dark: str, host_paced: bool = False) -> Cause:
         """A member is its code, with the rest as attributes."""

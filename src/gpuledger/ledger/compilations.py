@@ -24,8 +24,7 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Spans, holds, union
 from gpuledger.trace.tables import Table
 
-LEAST_NS: Final = 500_000
-"""What takes less compiles nothing."""
+LEAST_NS: Final = 500_000  # what takes less compiles nothing
 
 ANEW: Final = 2
 """A graph that is launched so often for each time that it is recorded, or less, is recorded anew for its launches."""
@@ -121,11 +120,9 @@ def _graphs(host: Host, own: Positions) -> Spans:
 
 
 def _loaded(host: Host, work: Activities, own: Positions, loads: Positions) -> Spans:
-    """When a thread loaded a module for a kernel of Inductor's that had run: from its last launch to the next.
-
-    Inductor may load the kernels of a graph before the first of it, which is a library's: then its own is the next
-    that the driver launches.
-    """
+    """When a thread loaded a module for a kernel of Inductor's that had run: from its last launch to the next. Inductor
+    may load the kernels of a graph before the first of it, which is a library's: then its own is the next that the
+    driver launches."""
     calls, strings = host.calls, host.trace.strings
     launching = np.flatnonzero(host.kinds[own] == CallKind.LAUNCH.number)
     following = np.searchsorted(launching, loads)

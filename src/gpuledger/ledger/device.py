@@ -17,14 +17,12 @@ from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.books import Ledger, Line, LineKind, ledger, with_triggers
-from gpuledger.ledger.busy import busy, default_window
 from gpuledger.ledger.causes import TRIGGERS, Cause, Trigger, by_trigger
 from gpuledger.ledger.host import Host, host_and_activities
 from gpuledger.ledger.levels import Level, LevelFinder
 from gpuledger.ledger.lost_work import LostWork, lost_work
-from gpuledger.ledger.no_work import nothing_recorded
 from gpuledger.ledger.steps import DECODE, PREFILL, Phases, Steps, phases, steps, warm_up
-from gpuledger.ledger.window import Window, windows
+from gpuledger.ledger.window import Window, busy, default_window, nothing_recorded, windows
 from gpuledger.messages import say
 from gpuledger.selection import Selection
 from gpuledger.trace.keys import distinct, equal, group
@@ -35,8 +33,7 @@ from gpuledger.trace.sweep import side_by_side, sums
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text
 
-CLOCKS_NS: Final = 3_000
-"""By so much the clocks of host and GPU differ in any recording."""
+CLOCKS_NS: Final = 3_000  # by so much the clocks of host and GPU differ in any recording
 
 
 class Device(Struct, frozen=True, dict=True):
@@ -47,10 +44,8 @@ class Device(Struct, frozen=True, dict=True):
     ledger: Ledger
     steps: Steps | None
     level_finder: LevelFinder
-    phases: Phases
-    """Prefill or decode: of the steps, or of the window where there are none."""
-    lost: LostWork
-    """What is missing from the profile, whichever GPU it ran on."""
+    phases: Phases  # prefill or decode: of the steps, or of the window where there are none
+    lost: LostWork  # what is missing from the profile, whichever GPU it ran on
 
     @property
     def gpu(self) -> int:
@@ -76,7 +71,6 @@ class Device(Struct, frozen=True, dict=True):
         return clip(self.ledger.busy.stretches, self.steady)
 
     def begins_steady(self, start_ns: Ints) -> NDArray[np.bool_]:
-        """Which of these begin in the steady stretch."""
         return holds(self.steady_stretches, start_ns)
 
     def steady_part_ns(self, start_ns: Ints, end_ns: Ints) -> Ints:
@@ -87,20 +81,18 @@ class Device(Struct, frozen=True, dict=True):
 
     @cached_property
     def steady_tiles(self) -> NDArray[np.bool_]:
-        """Which rows of the books are of the steady stretch."""
         start = self.ledger.tiles_ns[:-1]
-        inside: NDArray[np.bool_] = (start >= self.steady.start_ns) & (start < self.steady.end_ns)
-        return inside
+        return (start >= self.steady.start_ns) & (start < self.steady.end_ns)
 
     @property
     def levels(self) -> tuple[Level, ...]:
         """All that repeats in the whole profile, steps or not."""
         return self.level_finder.levels
 
-    def forget(self) -> None:
+    def release_caches(self) -> None:
         """What only the books needed, a quarter of a profile's size. It is found again where somebody asks."""
-        self.host.forget_threads()
-        self.level_finder.forget()
+        self.host.release_threads()
+        self.level_finder.release_caches()
         self.work.__dict__.pop("stream", None)
 
     @property
@@ -134,15 +126,12 @@ class Device(Struct, frozen=True, dict=True):
 
     @cached_property
     def steady_calls(self) -> NDArray[np.bool_]:
-        """Which CUDA calls begin in the steady stretch."""
         return self.begins_steady(self.host.calls["start_ns"])
 
     @property
     def late_launches(self) -> tuple[int, int, int]:
-        """How many launches seem to come well after their work began, of how many, and by how much at most.
-
-        None does: the clocks of host and GPU differ by as much. Of all GPUs.
-        """
+        """How many launches seem to come well after their work began, of how many, and by how much at most. None does:
+        the clocks of host and GPU differ by as much. Of all GPUs."""
         launched = np.flatnonzero(self.work.launch >= 0)
         late_ns = self.host.calls["start_ns"][self.work.launch[launched]] - self.work.start_ns[launched]
         return int(np.count_nonzero(late_ns > CLOCKS_NS)), len(launched), int(late_ns.max(initial=0))
@@ -200,7 +189,6 @@ class Device(Struct, frozen=True, dict=True):
 
     @cached_property
     def compute_ns(self) -> int:
-        """Compute in the steady stretch."""
         return sum(amount for line, amount in self.line_ns.items() if line.is_compute)
 
     @cached_property
@@ -215,9 +203,7 @@ class Device(Struct, frozen=True, dict=True):
     @cached_property
     def device_floor_ns(self) -> int:
         """The least that the steady stretch could take with an ideal host: busy, turnaround and time inside graphs.
-
-        Where work is missing the device may have been busy.
-        """
+        Where work is missing the device may have been busy."""
         floor = (None, Cause.TURNAROUND, Cause.GRAPH, Cause.LOST)  # a line without a cause is busy time
         return sum(amount for line, amount in self.line_ns.items() if line.cause in floor)
 
@@ -239,10 +225,8 @@ _OTHER_ACCELERATORS: Final = {
 
 
 def analyse_devices(trace: Trace, name: str, wanted: Selection, *, shows_levels: bool = False) -> tuple[Device, ...]:
-    """Every GPU at work in a trace that was read whole; `name` is what a refusal calls it.
-
-    Whoever `shows_levels` has them found on the way, which takes less than to find them later.
-    """
+    """Every GPU at work in a trace that was read whole; `name` is what a refusal calls it. Whoever `shows_levels` has
+    them found on the way, which takes less than to find them later."""
     host, work = host_and_activities(trace, wanted.families)
     window = default_window(host, work)
     if isinstance(window, NotMeasured):
@@ -286,9 +270,9 @@ def devices(
         _device(trace, work, host, lost, gpu, part, wanted, shows_levels=shows_levels)
         for gpu, part in looked_at.items()
     )
-    host.forget_order()
+    host.release_order()
     for device in booked:
-        device.forget()
+        device.release_caches()
     return booked
 
 
@@ -314,7 +298,7 @@ def _device(
     def phases_beside_levels() -> Phases:
         if shows_levels:
             _ = levels.levels
-        levels.forget()
+        levels.release_caches()
         return phases(trace, work, host, gpu, np.array(window.span) if cut is None else edges, window.stretches)
 
     phase, books = side_by_side(
@@ -349,10 +333,8 @@ def _steps_in_window(of_the_run: Steps | None, gpu: int, window: Window, wanted:
 
 
 def _clip_steps(cut: Steps, window: Window) -> Steps | None:
-    """The steps, as far as they lie in the window.
-
-    A step's first launch may lie before it: the window begins with the launch of the first activity.
-    """
+    """The steps, as far as they lie in the window. A step's first launch may lie before it: the window begins with the
+    launch of the first activity."""
     edges = np.clip(cut.edges_ns, *window.span)
     inside = covered(window.stretches, edges[:-1], edges[1:]) > 0
     if not inside.any():

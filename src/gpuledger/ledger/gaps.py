@@ -11,6 +11,7 @@ after L `launch_latency`, inside it `launch` or `load`, before it whatever L's t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final
 
@@ -21,15 +22,15 @@ from numpy.typing import NDArray
 from gpuledger.catalog.calls import CallKind
 from gpuledger.errors import BooksDoNotBalance
 from gpuledger.ledger.activity import Activities, short_function_name
-from gpuledger.ledger.busy import Busy
-from gpuledger.ledger.causes import CAUSES, TRIGGERS, ByCause, Cause, QueueTrigger
+from gpuledger.ledger.causes import CAUSES, TRIGGERS, ByCause, Cause, QueueTrigger, Trigger
 from gpuledger.ledger.compilations import ANEW, compilations
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.lost_work import LEAST_NS, NOTHING_LOST, LostWork, waits_for_unrecorded
+from gpuledger.ledger.window import Busy
 from gpuledger.messages import say
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, is_among, is_same, take
-from gpuledger.trace.spans import Ints, covered, cut_at
+from gpuledger.trace.spans import Ints, Spans, covered, cut_at
 from gpuledger.trace.statistics import largest as largest_of
 from gpuledger.trace.statistics import median
 from gpuledger.trace.tables import Rows
@@ -53,25 +54,20 @@ PAGE_WALK_NS: Final = 1_000_000
 COLD_START_NS: Final = 1_000_000
 """A GPU whose first work takes this long to start is cold: its context, its code or its process is not there yet."""
 
-MOST_FIRST_CALLS: Final = 20
-"""So many gaps are held against the operators around them."""
+MOST_FIRST_CALLS: Final = 20  # so many gaps are held against the operators around them
 
 LAUNCHES_TO_GET_AHEAD: Final = 8
 """Up to so many launches after a wait, a late launch is the wait's fault: the queue has not filled again."""
 
-FED_NS: Final = 1_000_000
+MAX_HAND_OVER_WAIT_NS: Final = 1_000_000
 """A thread that hands launches over one by one takes less for each; in a longer wait it does something else."""
 
 _AT: Final = {cause: position for position, cause in enumerate(CAUSES)}
-_BEHIND_AT: Final = TRIGGERS.index(QueueTrigger.BEHIND)
-_DRAINED_AT: Final = TRIGGERS.index(QueueTrigger.DRAINED)
-_COLD_AT: Final = TRIGGERS.index(QueueTrigger.COLD)
-_COMPILE_AT: Final = TRIGGERS.index(QueueTrigger.COMPILE)
-
 _NEVER_NS: Final = np.iinfo(np.int64).max
 
 _LARGEST_WINS: Final = (
-    *(Cause.ALLOC, Cause.OS, Cause.WAIT_THREAD, Cause.PROFILER, Cause.PAGE_MIGRATION, Cause.UNRECORDED),
+    *(Cause.ALLOC, Cause.OS, Cause.WAIT_THREAD, Cause.PROFILER),
+    *(Cause.PAGE_MIGRATION, Cause.UNRECORDED),
 )
 _WAITS_FOR_PAGES: Final = (Cause.SYNC, Cause.COPY_CALL)
 """A host that waits, or asks for pages, while nothing but a migration comes next, waits for that migration."""
@@ -84,21 +80,15 @@ class Gaps(Struct, frozen=True):
 
     start_ns: Ints
     end_ns: Ints
-    by_cause: ByCause
-    """One row per gap."""
-    before: Ints
-    """Position of the activity that ended last before the gap."""
-    after: Ints
-    """Position of the activity that ends the gap."""
-    call: Ints
-    """Position of its launch call among the CUDA calls; before a migration, of the host's next one."""
-    trigger: Positions
-    """What set each gap off, as a position in TRIGGERS."""
+    by_cause: ByCause  # one row per gap
+    before: Ints  # position of the activity that ended last before the gap
+    after: Ints  # position of the activity that ends the gap
+    call: Ints  # position of its launch call among the CUDA calls; before a migration, of the host's next one
+    trigger: Positions  # what set each gap off, as a position in TRIGGERS
     drained_by: Positions
     """The blocking call that let the queue run dry, as a position in `draining`; 0, the empty name, where none did."""
     draining: tuple[str, ...]
-    drainer: Positions
-    """That call, as a position among the CUDA calls; one call may leave many gaps behind."""
+    drainer: Positions  # that call, as a position among the CUDA calls; one call may leave many gaps behind
     by_tile_ns: NDArray[np.int64]
     """The same time for each tile of the window, which instants that somebody asked for bound; a column per cause."""
 
@@ -111,10 +101,8 @@ class Gaps(Struct, frozen=True):
 
 
 def gaps(work: Activities, host: Host, split: Busy, cuts: Ints, lost: LostWork = NOTHING_LOST) -> Gaps:
-    """The gaps of one GPU with their causes, also by the tiles between the instants `cuts`.
-
-    In gaps where `lost` work may have run, nothing is known of the host either.
-    """
+    """The gaps of one GPU with their causes, also by the tiles between the instants `cuts`. In gaps where `lost` work
+    may have run, nothing is known of the host either."""
     start, end = split.idle.start_ns, split.idle.end_ns
     before, after = _neighbours(work, split)
     call = np.full(len(start), -1, np.intp)
@@ -126,23 +114,21 @@ def gaps(work: Activities, host: Host, split: Busy, cuts: Ints, lost: LostWork =
     whole_start[first] = np.minimum(whole_start[first], host.calls["start_ns"][call[first]])
     whole_end[after >= 0] = work.start_ns[after[after >= 0]]
     is_lost = lost.overlaps(split.gpu, whole_start, whole_end)
-    booking = _Booking(work, host, whole_start, whole_end, before, after, call, is_lost)
-    causes = whole = booking.book(whole_start, whole_end, np.arange(len(start)))
+    booker = GapBooker(work, host, whole_start, whole_end, before, after, call, is_lost)
+    causes = whole = booker.book(whole_start, whole_end, np.arange(len(start)))
     if not (np.array_equal(whole_start, start) and np.array_equal(whole_end, end)):
-        causes = booking.book(start, end, np.arange(len(start)))
+        causes = booker.book(start, end, np.arange(len(start)))
     if not np.array_equal(causes.total(), end - start):
         raise BooksDoNotBalance(f"causes of {len(start)} gaps on GPU {split.gpu} do not sum to the gaps")
-    trigger, drainer = booking.triggers(whole, cuts)
+    trigger, drainer = booker.triggers(whole, cuts)
     drained_by, draining = _drainer_names(host.calls, drainer)
-    by_tile = _by_tile(booking, start, end, causes, cuts)
+    by_tile = _by_tile(booker, start, end, causes, cuts)
     return Gaps(start, end, causes, before, after, call, trigger, drained_by, draining, drainer, by_tile)
 
 
 def _neighbours(work: Activities, split: Busy) -> tuple[Positions, Positions]:
-    """The activity that ended last before each gap, and the one that ends it or would if the window did not.
-
-    -1 where there is none. All that began before a gap have ended by then.
-    """
+    """The activity that ended last before each gap, and the one that ends it or would if the window did not. -1 where
+    there is none. All that began before a gap have ended by then."""
     own = work.of(split.gpu)
     after = sweep.search(own.start_ns, split.idle.end_ns)
     after = np.where(after < len(own), after, -1)
@@ -163,7 +149,7 @@ def _drainer_names(calls: Rows, drainer: Positions) -> tuple[Positions, tuple[st
     return number, ("", *(short_function_name(name or "") for name in calls.strings.decode(codes)))
 
 
-def _by_tile(booking: _Booking, begin: Ints, finish: Ints, causes: ByCause, cuts: Ints) -> NDArray[np.int64]:
+def _by_tile(booker: GapBooker, begin: Ints, finish: Ints, causes: ByCause, cuts: Ints) -> NDArray[np.int64]:
     """The time of gaps by tile and cause. Most gaps lie in one tile; the others are booked again, piece by piece."""
     sums = np.zeros((len(cuts) + 1, len(CAUSES)), np.int64)
     if not len(causes):
@@ -172,7 +158,7 @@ def _by_tile(booking: _Booking, begin: Ints, finish: Ints, causes: ByCause, cuts
     first = np.flatnonzero(np.append(True, tile[1:] != tile[:-1]))
     crossing = np.flatnonzero(tile != sweep.search(cuts, finish, "left"))
     start, end, whose = cut_at(begin[crossing], finish[crossing], cuts)
-    piece, pieces = sweep.search(cuts, start, "right"), booking.book(start, end, crossing[whose])
+    piece, pieces = sweep.search(cuts, start, "right"), booker.book(start, end, crossing[whose])
     for cause in causes.used:
         column = sums[:, _AT[cause]]
         column[tile[first]] = np.add.reduceat(causes.of(cause), first)
@@ -182,55 +168,49 @@ def _by_tile(booking: _Booking, begin: Ints, finish: Ints, causes: ByCause, cuts
     return sums
 
 
-class _Booking:
+class GapBooker(Struct, dict=True):
     """Books time to causes. What a gap's time is due to is decided for the whole gap, then booked piece by piece."""
 
-    def __init__(
-        self,
-        work: Activities,
-        host: Host,
-        start: Ints,
-        end: Ints,
-        before: Ints,
-        after: Ints,
-        call: Ints,
-        is_lost: NDArray[np.bool_],
-    ) -> None:
-        self.work, self.host, self.is_lost = work, host, is_lost
-        self.start, self.end, self.before, self.after, self.call = start, end, before, after, call
-        self._follows_pages = self._moves_pages(before)
-        self._ends_in_pages = self._moves_pages(after)
-        self.whole = np.full(len(start), -1, np.intp)
-        self._decide()
+    work: Activities
+    host: Host
+    start: Ints
+    end: Ints
+    before: Ints
+    after: Ints
+    call: Ints
+    is_lost: NDArray[np.bool_]
 
-    def _decide(self) -> None:
-        """Which gaps go to one cause as a whole; -1 stays for those in which the host was late."""
+    def __post_init__(self) -> None:
+        self.single_cause = np.full(len(self.start), -1, np.intp)
+        """The cause of gaps that go to one as a whole; -1 for those in which the host was late."""
+        migrates = np.append(self.work.migrates, False)  # the last is for no activity
+        self._follows_pages, self._ends_in_pages = migrates[self.before], migrates[self.after]
         has_call = self.call >= 0
         self._assign(self.after < 0, Cause.TAIL)
         self._assign(self.is_lost, Cause.LOST)
         if self._ends_in_pages.any():
             self._decide_migrations()
-        early = ~has_call & (self.whole < 0) & ~self._ends_in_pages
+        early = ~has_call & (self.single_cause < 0) & ~self._ends_in_pages
         if early.any():
             early &= self._launched_before_capture()
-        self._assign((self.call < 0) & ~early, Cause.UNATTRIBUTED)
-        self._assign(self._inside_graph(), Cause.GRAPH)
         returned = np.zeros(len(has_call), np.int64)
         returned[has_call] = self.host.calls["end_ns"][self.call[has_call]]
         ahead = early | (has_call & (returned <= self.start))
         pid_before = _at_or_none(self.work.pid, self.before)
         other_process = (pid_before >= 0) & (pid_before != _at_or_none(self.work.pid, self.after))
-        self._assign(ahead & other_process, Cause.CONTEXT_SWITCH)
-        self._assign(ahead & (self.end - self.start <= LAUNCH_LATENCY_NS), Cause.TURNAROUND)
-        self._assign(ahead & self._follows_pages, Cause.PAGE_MIGRATION)
-        self._assign(ahead & self._for_unrecorded, Cause.UNRECORDED)
-        self._assign(ahead, Cause.DEVICE_WAIT)
+        for mask, cause in (
+            ((self.call < 0) & ~early, Cause.UNATTRIBUTED),
+            (self._inside_graph(), Cause.GRAPH),
+            (ahead & other_process, Cause.CONTEXT_SWITCH),
+            (ahead & (self.end - self.start <= LAUNCH_LATENCY_NS), Cause.TURNAROUND),
+            (ahead & self._follows_pages, Cause.PAGE_MIGRATION),
+            (ahead & self._for_unrecorded, Cause.UNRECORDED),
+            (ahead, Cause.DEVICE_WAIT),
+        ):
+            self._assign(mask, cause)
 
-    def _moves_pages(self, activity: Ints) -> NDArray[np.bool_]:
-        """Which of these activities are migrations of unified memory."""
-        if not self.work.migrates.any():
-            return np.zeros(len(activity), np.bool_)
-        return np.append(self.work.migrates, False)[activity]
+    def _assign(self, mask: NDArray[np.bool_], cause: Cause) -> None:
+        self.single_cause[mask & (self.single_cause < 0)] = _AT[cause]
 
     def _decide_migrations(self) -> None:
         """Gaps that a migration ends: the pause of a page fault, or of a walk over pages; else whatever the host did.
@@ -242,7 +222,7 @@ class _Booking:
         pause = (length <= FAULT_NS) | (self._follows_pages & (length <= PAGE_WALK_NS))
         self._assign(self._ends_in_pages & pause, Cause.PAGE_MIGRATION)
         calls = self.host.calls
-        longer = np.flatnonzero(self._ends_in_pages & (self.whole < 0))
+        longer = np.flatnonzero(self._ends_in_pages & (self.single_cause < 0))
         owner = _at_or_none(self.work.pid, self.after[longer])
         by_process = RowsByKey.of(calls["pid"])
         for process, of_owner in RowsByKey.of(owner):
@@ -253,22 +233,8 @@ class _Booking:
                 own = own[np.argsort(calls["start_ns"][own], kind="stable")]
                 gap = longer[of_owner]
                 following = sweep.search(calls["start_ns"][own], self.end[gap])
-                self.whole[gap[following == len(own)]] = _AT[Cause.HOST_CODE]
+                self.single_cause[gap[following == len(own)]] = _AT[Cause.HOST_CODE]
                 self.call[gap] = own[np.minimum(following, len(own) - 1)]
-
-    def _assign(self, mask: NDArray[np.bool_], cause: Cause) -> None:
-        self.whole[mask & (self.whole < 0)] = _AT[cause]
-
-    def book(self, start: Ints, end: Ints, gap: Positions) -> ByCause:
-        """Book pieces [start, end) of gaps."""
-        books = ByCause(len(start), CAUSES)
-        cause = self.whole[gap]
-        for number in distinct(cause).tolist():
-            if number >= 0:
-                rows = np.flatnonzero(cause == number)
-                books.add(CAUSES[number], rows, end[rows] - start[rows])
-        self._host_was_late(books, np.flatnonzero(cause < 0), start, end, gap)
-        return books
 
     def _launched_before_capture(self) -> NDArray[np.bool_]:
         """The activity's id is lower than any that its process recorded a call for."""
@@ -299,6 +265,17 @@ class _Booking:
         waits[long] = waits_for_unrecorded(self.work, self.host, self.after[long])
         return waits
 
+    def book(self, start: Ints, end: Ints, gap: Positions) -> ByCause:
+        """Book pieces [start, end) of gaps."""
+        books = ByCause(len(start), CAUSES)
+        cause = self.single_cause[gap]
+        for number in distinct(cause).tolist():
+            if number >= 0:
+                rows = np.flatnonzero(cause == number)
+                books.add(CAUSES[number], rows, end[rows] - start[rows])
+        self._host_was_late(books, np.flatnonzero(cause < 0), start, end, gap)
+        return books
+
     def _host_was_late(self, books: ByCause, late: Positions, start: Ints, end: Ints, gap: Positions) -> None:
         """L had not returned when the gap began: split at L's start and end, and before L by what its thread did."""
         if not len(late):
@@ -320,11 +297,9 @@ class _Booking:
             (Cause.LAUNCH, ~creates & ~loads, inside_ns),
         ):
             books.add(cause, late[mask], amount[mask])
-        threads = self.host.thread_of_call[call]
-        for number, of_thread in RowsByKey.of(threads):
+        for number, of_thread in RowsByKey.of(self.host.thread_of_call[call]):
             before = np.clip(launch_start[of_thread], start[of_thread], end[of_thread])
-            rows = late[of_thread]
-            pages = self._ends_in_pages[gap[of_thread]]
+            rows, pages = late[of_thread], self._ends_in_pages[gap[of_thread]]
             for label, amount in self.host.thread(number).split(start[of_thread], before).items():
                 if label in _WAITS_FOR_PAGES and pages.any():
                     books.add(Cause.PAGE_MIGRATION, rows[pages], amount[pages])
@@ -333,10 +308,8 @@ class _Booking:
                     books.add(label, rows, amount)
 
     def _loads_code(self, gap: Positions) -> NDArray[np.bool_]:
-        """Whether L is its kernel's first launch in the process, and far slower than that API's usual call.
-
-        Or slower than any launch is, where there are too few to say what is usual.
-        """
+        """Whether L is its kernel's first launch in the process, and far slower than that API's usual call; or slower
+        than any launch is, where there are too few to say what is usual."""
         calls, call = self.host.calls, self.call[gap]
         took = calls["end_ns"][call] - calls["start_ns"][call]
         loads: NDArray[np.bool_] = took > SLOW_FIRST_LAUNCH * _usual_ns(calls, call)
@@ -354,112 +327,107 @@ class _Booking:
 
     def triggers(self, causes: ByCause, cuts: Ints) -> tuple[Positions, Positions]:
         """What set each gap off, first match wins; and for those drained, by which call. `cuts` are between steps."""
-        length = self.end - self.start
-        largest = causes.largest()
-        loading = self._loads(causes)
+        length, largest, late = self.end - self.start, causes.largest(), self.single_cause < 0
         behind = 2 * causes.total(*_HOST_BEHIND) > length
         drainer = np.where(self.before >= 0, self._drainer(behind), -1)  # where nothing ran before, nothing ran dry
-        by_itself = is_among(largest, [_AT[cause] for cause in _LARGEST_WINS]) | (
-            2 * causes.of(Cause.HOST_CODE) > length  # a wait may have come first, but this is what took long
-        )
-        is_first = (self.before < 0) & (self.whole < 0) & (length >= COLD_START_NS)
-        is_first &= largest != _AT[Cause.UNRECORDED]  # the GPU was busy
-        is_first &= 2 * causes.of(Cause.HOST_CODE) <= length  # what a step does before it launches, it does each time
-        sets_up = 2 * causes.total(Cause.CONTEXT, Cause.LOAD) > length
-        cold = is_first | (largest == _AT[Cause.CONTEXT]) | (sets_up & (causes.of(Cause.CONTEXT) > 0))
-        cold |= self._captures_graphs() | self._sets_up_libraries()
-        was_queued = is_among(largest, [_AT[Cause.UNRECORDED], _AT[Cause.DEVICE_WAIT]])  # the host was not late
-        may_be = ~cold & (self.whole < 0) & (length >= COLD_START_NS) & ~was_queued
-        cold |= self._in_first_calls(np.flatnonzero(may_be))
-        fed = self._fed(np.flatnonzero((largest == _AT[Cause.WAIT_THREAD]) & (length < FED_NS)))
+        is_own_code = 2 * causes.of(Cause.HOST_CODE) > length
+        may_be_fed = (largest == _AT[Cause.WAIT_THREAD]) & (length < MAX_HAND_OVER_WAIT_NS)
+        is_fed = self._where(np.flatnonzero(may_be_fed), self._is_fed_by_other_thread)
         compiling = self._compiles()
         again = len(distinct(sweep.search(cuts, self.start[compiling]) if len(cuts) else np.flatnonzero(compiling))) > 1
-        kinds: list[Any] = [_COLD_AT, _COMPILE_AT if again else _COLD_AT, _AT[Cause.LOAD], _BEHIND_AT]
-        kinds += [largest, _DRAINED_AT, _BEHIND_AT]
-        conditions = [cold, compiling, loading, fed, by_itself, drainer >= 0, behind]
-        trigger: Positions = np.select(conditions, kinds, largest)
-        return trigger, np.where(trigger == _DRAINED_AT, drainer, -1)
+        table: tuple[tuple[Trigger | None, NDArray[np.bool_]], ...] = (  # None: the largest cause
+            (QueueTrigger.COLD, self._is_cold(causes, largest, late & (length >= COLD_START_NS), is_own_code)),
+            (QueueTrigger.COMPILE if again else QueueTrigger.COLD, compiling),
+            (Cause.LOAD, self._loads(causes)),
+            (QueueTrigger.BEHIND, is_fed),
+            (None, is_among(largest, [_AT[cause] for cause in _LARGEST_WINS])),
+            (None, is_own_code),  # a wait may have come first, but this is what took long
+            (QueueTrigger.DRAINED, drainer >= 0),
+            (QueueTrigger.BEHIND, behind),
+        )
+        kinds: list[Any] = [largest if trigger is None else TRIGGERS.index(trigger) for trigger, _ in table]
+        trigger: Positions = np.select([condition for _, condition in table], kinds, largest)
+        return trigger, np.where(trigger == TRIGGERS.index(QueueTrigger.DRAINED), drainer, -1)
+
+    def _is_cold(
+        self, causes: ByCause, largest: Positions, is_long: NDArray[np.bool_], is_own_code: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """The GPU's first work, context creation, capturing, a library's set-up, an operator's first call."""
+        late = np.flatnonzero(self.single_cause < 0)
+        sets_up = 2 * causes.total(Cause.CONTEXT, Cause.LOAD) > self.end - self.start
+        cold = (largest == _AT[Cause.CONTEXT]) | (sets_up & (causes.of(Cause.CONTEXT) > 0))
+        # where the largest is UNRECORDED the GPU was busy; what a step does before it launches, it does each time
+        cold |= is_long & (self.before < 0) & (largest != _AT[Cause.UNRECORDED]) & ~is_own_code
+        if not 0 < self.host.launches_per_capture <= ANEW:  # else graphs are captured anew for each launch
+            pid = np.where(self.single_cause < 0, _at_or_none(self.work.pid, self.after), -1)
+            for process, captures in self.host.captures.items():
+                mine = np.flatnonzero(pid == process)
+                cold[mine] |= self._are_mostly(captures, mine)
+        cold |= self._where(late, lambda number, gap: self._are_mostly(self.host.sets_up_library(number), gap))
+        was_queued = is_among(largest, [_AT[Cause.UNRECORDED], _AT[Cause.DEVICE_WAIT]])  # the host was not late
+        long = np.flatnonzero(~cold & is_long & ~was_queued)
+        long = long[largest_of((self.end - self.start)[long], MOST_FIRST_CALLS)]
+        first_calls = self.host.in_first_calls
+        is_cold: NDArray[np.bool_] = cold | self._where(
+            long, lambda number, gap: first_calls(number, self.start[gap], self.end[gap])
+        )
+        return is_cold
+
+    def _where(self, gap: Positions, test: Callable[[int, Positions], NDArray[np.bool_]]) -> NDArray[np.bool_]:
+        """Which of all gaps are among these, and pass a test of L's thread and its gaps."""
+        passed = np.zeros(len(self.start), np.bool_)
+        for number, of_thread in RowsByKey.of(self.host.thread_of_call[self.call[gap]]):
+            passed[gap[of_thread]] = test(number, gap[of_thread])
+        return passed
+
+    def _are_mostly(self, spans: Spans, gap: Positions) -> NDArray[np.bool_]:
+        """Which of these gaps the spans hold more than half of."""
+        start, end = self.start[gap], self.end[gap]
+        mostly: NDArray[np.bool_] = 2 * covered(spans, start, end) > end - start
+        return mostly
 
     def _loads(self, causes: ByCause) -> NDArray[np.bool_]:
         """Gaps in which the host was late and loaded code for the most of them, or did what led to that."""
-        loading, length = 2 * causes.of(Cause.LOAD) > self.end - self.start, self.end - self.start
+        loads_ns, length = causes.of(Cause.LOAD), self.end - self.start
         around = causes.total(Cause.LOAD, Cause.HOST_CODE, Cause.WAIT_THREAD, Cause.OS)
-        may_lead = np.flatnonzero(~loading & (causes.of(Cause.LOAD) > 0) & (2 * around > length))
-        for number, of_thread in RowsByKey.of(self.host.thread_of_call[self.call[may_lead]]):
-            gap = may_lead[of_thread]
+        loading = 2 * loads_ns > length
+
+        def leads(number: int, gap: Positions) -> NDArray[np.bool_]:
             led = covered(self.host.leads_to_loads(number), self.start[gap], self.end[gap])
-            loading[gap] = 2 * (led + causes.of(Cause.LOAD)[gap]) > length[gap]
-        return loading
+            mostly: NDArray[np.bool_] = 2 * (led + loads_ns[gap]) > length[gap]
+            return mostly
+
+        return loading | self._where(np.flatnonzero(~loading & (loads_ns > 0) & (2 * around > length)), leads)
 
     def _compiles(self) -> NDArray[np.bool_]:
         """Gaps in which the host was late and compiled, or recorded a graph anew, for the most of them."""
-        compiling, length = np.zeros(len(self.start), np.bool_), self.end - self.start
-        late = self.whole < 0
+        late = self.single_cause < 0
         if not 0 < self.host.launches_per_capture <= ANEW:  # to record a graph takes less than to compile
-            late &= length >= COLD_START_NS
-        if late.any():
-            stretches = compilations(self.host, self.work)
-            for number, of_thread in RowsByKey.of(self.host.thread_of_call[self.call[late]]):
-                gap = np.flatnonzero(late)[of_thread]
-                spans = stretches.of(int(self.host.threads[number]))
-                compiling[gap] = 2 * covered(spans, self.start[gap], self.end[gap]) > length[gap]
-        return compiling
+            late &= self.end - self.start >= COLD_START_NS
+        if not late.any():
+            return late
+        stretches, threads = compilations(self.host, self.work), self.host.threads
+        return self._where(
+            np.flatnonzero(late), lambda number, gap: self._are_mostly(stretches.of(int(threads[number])), gap)
+        )
 
-    def _captures_graphs(self) -> NDArray[np.bool_]:
-        """Gaps in which the host was late and captured graphs for the most of them; not anew for each launch."""
-        capturing = np.zeros(len(self.start), np.bool_)
-        if not 0 < self.host.launches_per_capture <= ANEW:
-            pid = np.where(self.whole < 0, _at_or_none(self.work.pid, self.after), -1)
-            for process, captures in self.host.captures.items():
-                mine = np.flatnonzero(pid == process)
-                start, end = self.start[mine], self.end[mine]
-                capturing[mine] = 2 * covered(captures, start, end) > end - start
-        return capturing
-
-    def _sets_up_libraries(self) -> NDArray[np.bool_]:
-        """Gaps in which the host was late and set a library up for the most of them."""
-        setting_up, late = np.zeros(len(self.start), np.bool_), np.flatnonzero(self.whole < 0)
-        for number, of_thread in RowsByKey.of(self.host.thread_of_call[self.call[late]]):
-            spans = self.host.sets_up_library(number)
-            if len(spans):
-                start, end = self.start[late[of_thread]], self.end[late[of_thread]]
-                setting_up[late[of_thread]] = 2 * covered(spans, start, end) > end - start
-        return setting_up
-
-    def _in_first_calls(self, long: Positions) -> NDArray[np.bool_]:
-        """Of long gaps, those that the first call of an operator holds; the longest are looked at."""
-        inside = np.zeros(len(self.start), np.bool_)
-        long = long[largest_of((self.end - self.start)[long], MOST_FIRST_CALLS)]
-        for number, of_thread in RowsByKey.of(self.host.thread_of_call[self.call[long]]):
-            gap = long[of_thread]
-            inside[gap] = self.host.in_first_calls(number, self.start[gap], self.end[gap])
-        return inside
-
-    def _fed(self, waits: Positions) -> NDArray[np.bool_]:
-        """Of these gaps, in which L's thread waited for another, those where that one hands over a few launches a time.
-
-        Its pace is that of launching, then. A thread that is the process's own is not fed: it waits for results.
-        """
-        fed = np.zeros(len(self.start), np.bool_)
-        for number, of_thread in RowsByKey.of(self.host.thread_of_call[self.call[waits]]):
-            rows = waits[of_thread]
-            identity, launched = int(self.host.threads[number]), self.host.launch_times(number)
-            first, last = sweep.search(launched, np.array([self.start[rows[0]], self.end[rows[-1]]]))
-            is_main = identity >> 32 == identity & 0xFFFF_FFFF
-            fed[rows] = not is_main and len(rows) >= FEW_LAUNCHES and last - first <= LAUNCHES_TO_GET_AHEAD * len(rows)
-        return fed
+    def _is_fed_by_other_thread(self, number: int, gap: Positions) -> NDArray[np.bool_]:
+        """Whether L's thread, in these gaps that it waited in, is handed a few launches a time by another one, whose
+        pace is that of launching, then. A thread that is the process's own is not fed: it waits for results."""
+        identity, launched = int(self.host.threads[number]), self.host.launch_times(number)
+        first, last = sweep.search(launched, np.array([self.start[gap[0]], self.end[gap[-1]]]))
+        is_main = identity >> 32 == identity & 0xFFFF_FFFF
+        is_fed = not is_main and len(gap) >= FEW_LAUNCHES and last - first <= LAUNCHES_TO_GET_AHEAD * len(gap)
+        return np.full(len(gap), is_fed)
 
     def _drainer(self, behind: NDArray[np.bool_]) -> Positions:
-        """L's thread's last blocking call before L, if it returned at or after the gap's beginning.
-
-        Or if it returned a few launches before L: a host that is `behind` then had no chance yet to get ahead.
-        """
+        """L's thread's last blocking call before L, if it returned at or after the gap's beginning; or if it returned a
+        few launches before L: a host that is `behind` then had no chance yet to get ahead."""
         calls, blocking = self.host.calls, self.host.blocking
         drainer = np.full(len(self.start), -1, np.intp)
         by_thread = RowsByKey.of(self.host.thread_of_call[blocking])
-        late = np.flatnonzero(self.whole < 0)
-        threads = self.host.thread_of_call[self.call[late]]
-        for number, of_thread in RowsByKey.of(threads):
+        late = np.flatnonzero(self.single_cause < 0)
+        for number, of_thread in RowsByKey.of(self.host.thread_of_call[self.call[late]]):
             rows = late[of_thread]
             waits = blocking[by_thread.rows(number)]
             waits = waits[np.argsort(calls["end_ns"][waits], kind="stable")]

@@ -29,10 +29,10 @@ from gpuledger.ledger.activity import (
     Activities,
     CallsByKey,
     activities,
+    calls_in_layers,
     cuda_calls,
     launches,
     launching_call,
-    of_layers,
     short_function_name,
 )
 from gpuledger.ledger.causes import Cause
@@ -66,14 +66,9 @@ CONTEXT_NS: Final = 20_000_000
 FAR_LONGER: Final = 20
 """A first call that takes this many times what is usual sets something up: it loads, compiles or tunes."""
 
-_MOST_LONG_CALLS: Final = 100
-"""A start has a few dozen."""
-
-_MOST_SET_UPS: Final = 8
-"""What a library does more often under one name is not to set itself up."""
-
-_LATER_CALLS: Final = 3
-"""After so many others of its name, how long one usually takes is known."""
+_MOST_LONG_CALLS: Final = 100  # a start has a few dozen
+_MOST_SET_UPS: Final = 8  # what a library does more often under one name is not to set itself up
+_LATER_CALLS: Final = 3  # after so many others of its name, how long one usually takes is known
 
 _WORK: Final = (Table.KERNELS, Table.COPIES, Table.GRAPHS)
 
@@ -85,8 +80,7 @@ _BUSY_THREADS: Final = 4
 
 _NEVER_NS: Final = np.iinfo(np.int64).max
 
-_CALL_CAUSES: Final = tuple(Cause[kind.name] for kind in CALL_KINDS)
-"""What time in a call of each kind is booked to."""
+_CALL_CAUSES: Final = tuple(Cause[kind.name] for kind in CALL_KINDS)  # what time in a call of each kind is booked to
 
 
 _OwnCalls = tuple[Ints, Ints, NDArray[np.int8]]
@@ -98,10 +92,8 @@ _OF_LIBRARIES: Final = ("cuLibrary", "cuKernel")
 
 
 class HostThread:
-    """One thread's time by cause: the kind of its CUDA call, `dispatch`, or what counts only outside calls.
-
-    Causes are disjoint. What lies outside all of them is the program's own code.
-    """
+    """One thread's time by cause: the kind of its CUDA call, `dispatch`, or what counts only outside calls. Causes are
+    disjoint. What lies outside all of them is the program's own code."""
 
     def __init__(self, find_calls: Callable[[], _OwnCalls], outside: Mapping[Cause, Spans]) -> None:
         self._find_calls: Final = find_calls
@@ -220,9 +212,7 @@ class Host:
     @cached_property
     def captures(self) -> Mapping[int, Spans]:
         """When streams of each process were being captured: what is launched then goes into a graph, and runs nothing.
-
-        Another thread may launch into the same graph.
-        """
+        Another thread may launch into the same graph."""
         calls, edge = self.calls, self.capture_edges
         edges, captures = np.flatnonzero(edge), dict[int, Spans]()
         for process, of_process in RowsByKey.of(calls["pid"][edges]):
@@ -319,16 +309,16 @@ class Host:
             self._launch_times[number] = np.sort(self.calls["end_ns"][own], kind="stable")
         return self._launch_times[number]
 
-    def forget_order(self) -> None:
+    def release_order(self) -> None:
         """When launches returned, and where each thread's calls lie: asked while gaps are booked, seldom after that."""
         self._launch_times.clear()
         self.__dict__.pop("_rows_of_thread", None)
 
-    def forget_threads(self) -> None:
+    def release_threads(self) -> None:
         """What each thread did."""
         self._threads.clear()
 
-    def go_through_threads(self) -> None:
+    def precompute_threads(self) -> None:
         """Find out what the busiest threads did, and when their launches returned: booking gaps asks for both."""
         busiest: Iterable[int] = range(len(self.threads))
         if len(self.threads) > _BUSY_THREADS:
@@ -361,7 +351,7 @@ class Host:
     @cached_property
     def _outside(self) -> tuple[tuple[Cause, Rows, RowsByKey], ...]:
         """What counts only outside CUDA calls, first the most important, and where the rows of each thread lie."""
-        system = of_layers(self.trace, "os")
+        system = calls_in_layers(self.trace, "os")
         waits = system.strings.each(system.codes("name"), lambda name: bool(WAITS_FOR_THREAD.search(name)), np.bool_)
         chosen = (
             (Cause.PROFILER, self.trace[Table.OVERHEADS]),
@@ -398,10 +388,8 @@ def _host(trace: Trace) -> tuple[Host, KeyPositions | None]:
 
 
 def _kinds(trace: Trace, calls: Rows, places: KeyPositions | None) -> NDArray[np.int8]:
-    """The kind of each call, by its name; by time where a copy call returns at or after the end of its copy.
-
-    A pageable asynchronous copy waits too, and its name does not say so.
-    """
+    """The kind of each call, by its name; by time where a copy call returns at or after the end of its copy. A pageable
+    asynchronous copy waits too, and its name does not say so."""
     kinds = calls.strings.each(calls.codes("name"), lambda name: call_kind(short_function_name(name)).number, np.int8)
     copies = trace[Table.COPIES]
     if places is not None:

@@ -26,8 +26,7 @@ from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import Rows, Table
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w{2,}")
-_WORDS_COMPARED: Final = 5_000
-"""A profile may have any number of names."""
+_WORDS_COMPARED: Final = 5_000  # a profile may have any number of names
 
 
 def range_names(trace: Trace) -> list[str]:

@@ -33,11 +33,11 @@ from gpuledger.catalog.range_names import (
     updates_parameters,
 )
 from gpuledger.ledger.activity import Activities, State
-from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.launched_in import LaunchedTime, launched_in, main_process, nothing_matches
 from gpuledger.ledger.lost_work import LEAST_NS, waits_for_unrecorded
 from gpuledger.ledger.ranges import spans_of_time
+from gpuledger.ledger.window import default_window
 from gpuledger.messages import Message, say
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, equal, group, is_among, occurrences
@@ -47,24 +47,16 @@ from gpuledger.trace.statistics import median, nearest_percentiles
 from gpuledger.trace.strings import Codes, Strings
 from gpuledger.trace.tables import Rows
 
-FEWEST: Final = 3
-"""Fewer repetitions than this are none."""
-
-_MOSTLY: Final = 0.8
-"""So many of the distances, or of the stretches, must be alike."""
-
-_SAME_PERIOD: Final = 0.9
-"""Two stretches are alike when so many of their kernels are the same."""
+FEWEST: Final = 3  # fewer repetitions than this are none
+_MOSTLY: Final = 0.8  # so many of the distances, or of the stretches, must be alike
+_SAME_PERIOD: Final = 0.9  # two stretches are alike when so many of their kernels are the same
 
 _LEAST_COVERED: Final = 0.5
 """A period that holds fewer of the kernels than this is not one of the whole sequence; nor are ranges nobody calls
 steps the run that hold less of its time."""
 
-_ONCE: Final = 0.75
-"""A repetition that holds so much of the time of a few is something that happens once."""
-
-_SLOWER: Final = 1.25
-"""A repetition that takes this many times the usual holds something that the others do not."""
+_MAX_OF_FEW: Final = 0.75  # a repetition that holds more of the time of a few is something that happens once
+_SLOWER: Final = 1.25  # a repetition that takes this many times the usual holds something that the others do not
 
 
 def repetitions(work: Activities) -> Positions | None:
@@ -141,10 +133,8 @@ class _ActivityRun(Struct, frozen=True, eq=False):
         return np.diff(self._ends(member))
 
     def _steps_by_time(self, member: Positions) -> Positions:
-        """Layers made steps where every so many of them takes longer: what comes once a step shows in its length.
-
-        Not where copies alone take longer than one of them, and so do the pauses after them.
-        """
+        """Layers made steps where every so many of them takes longer: what comes once a step shows in its length. Not
+        where copies alone take longer than one of them, and so do the pauses after them."""
         ends = self._ends(member)
         lengths = np.diff(ends)
         slow = 1 + np.flatnonzero(lengths > _SLOWER * median(lengths)) if len(lengths) else np.empty(0, np.intp)
@@ -199,11 +189,9 @@ def _regular(positions: NDArray[np.signedinteger]) -> int | None:
 
 
 def _from_first_to_last(names: Codes, marks: Positions, usual: int) -> Positions:
-    """Steps from marks at equal distances: the last ends with the sequence, if what follows each mark is the same.
-
-    The first has the usual length if its kernels are the usual ones; else it begins after the first mark. What lies
-    before the first step and after the last is in none.
-    """
+    """Steps from marks at equal distances: the last ends with the sequence, if what follows each mark is the same. The
+    first has the usual length if its kernels are the usual ones; else it begins after the first mark. What lies before
+    the first step and after the last is in none."""
     marks = with_what_follows(names, marks, usual)
     first, model = marks[0] - usual + 1, names[marks[-1] - usual + 1 : marks[-1] + 1]
     if first < 0 or (names[first : marks[0] + 1] == model).mean() < _SAME_PERIOD:
@@ -213,23 +201,15 @@ def _from_first_to_last(names: Codes, marks: Positions, usual: int) -> Positions
     return np.where((position >= first) & (position <= marks[-1]), member, -1)
 
 
-COVERAGE: Final = 0.8
-"""What holds less of the recorded time is not the step by itself."""
+COVERAGE: Final = 0.8  # what holds less of the recorded time is not the step by itself
 
 AT_START: Final = 0.2
 """A run whose kernels take no more than this share of the time has not begun yet: it loads, compiles and copies."""
 
-_WORTH_SHOWING: Final = 0.1
-"""A level that holds less of the recorded time is not shown."""
-
-_DEEPEST: Final = 6
-"""Ranges nested deeper than this are no levels."""
-
-_MOST_KINDS: Final = 12
-"""So many kinds of range are tried at each depth, those that are open the longest."""
-
-_ALIKE: Final = 0.9
-"""Instances that have so many of their kernels in common are of one kind."""
+_WORTH_SHOWING: Final = 0.1  # a level that holds less of the recorded time is not shown
+_DEEPEST: Final = 6  # ranges nested deeper than this are no levels
+_MOST_KINDS: Final = 12  # so many kinds of range are tried at each depth, those that are open the longest
+_ALIKE: Final = 0.9  # instances that have so many of their kernels in common are of one kind
 
 _TOKENS_PER_CALL: Final = 8
 """From so many tokens in each instance of a range on, the range is a request and the token is the step; from FEWEST
@@ -267,13 +247,11 @@ def source_words(source: LevelSource, name: str) -> Message:
 class Level(Struct, frozen=True):
     """One thing that repeats."""
 
-    name: str
-    """Of ranges: theirs, with # for numbers."""
+    name: str  # of ranges: theirs, with # for numbers
     source: LevelSource
     count: int
     median_ns: int
-    coverage: float
-    """The share of the window that its instances hold."""
+    coverage: float  # the share of the window that its instances hold
 
     @property
     def kind(self) -> Message:
@@ -286,14 +264,12 @@ class LevelMembers(Struct, frozen=True, eq=False):
 
     name: str
     source: LevelSource
-    length_ns: Ints
-    """The recorded time of each instance."""
+    length_ns: Ints  # the recorded time of each instance
     of_recorded: float
     """The share of the recorded time; for ranges, of what their process launched while it was recorded."""
     find: Callable[[], Positions | None]
     """Which instance each activity belongs to, -1 for none: looked for again, rather than kept for every level."""
-    ranges: Rows | None = None
-    """What marks its instances on the host, where ranges do."""
+    ranges: Rows | None = None  # what marks its instances on the host, where ranges do
 
     @property
     def count(self) -> int:
@@ -340,7 +316,7 @@ class LevelFinder:
         self._known: dict[tuple[LevelSource, int], LevelMembers | None] = {}
         self._latest: tuple[LevelMembers, Positions] | None = None
 
-    def forget(self) -> None:
+    def release_caches(self) -> None:
         """What is as long as the profile, and needed for levels alone."""
         for column in ("_recorded_ns", "_launched"):
             self.__dict__.pop(column, None)
@@ -358,7 +334,7 @@ class LevelFinder:
         sources = (*_MARKS, LevelSource.GRAPH, *([LevelSource.PERIOD] if infers else []))
         shown += filter(None, map(self._level, sources))
         self._latest = None
-        self.forget()
+        self.release_caches()
         window_ns = max(self._window.end_ns - self._window.start_ns, 1)
         return tuple(
             Level(
@@ -382,10 +358,8 @@ class LevelFinder:
         return member
 
     def step(self) -> LevelMembers | None:
-        """The level that is the step; None where none covers enough.
-
-        What a benchmark says that it measures is the step whatever else was recorded: its warm-up, its checks.
-        """
+        """The level that is the step; None where none covers enough. What a benchmark says that it measures is the step
+        whatever else was recorded: its warm-up, its checks."""
         measured = [level for level in self._of_ranges(LevelSource.MEASURED) if level.count >= FEWEST]
         if measured:
             return max(measured, key=lambda level: level.covered_ns)
@@ -437,11 +411,9 @@ class LevelFinder:
         return None
 
     def _covers(self, level: LevelMembers) -> bool:
-        """Whether a level holds what was recorded, or all but the run's start and what comes after some instances.
-
-        What is only idle or copied before the first instance is the start. Most instances, from the end of the one
-        before on, hold hardly anything else.
-        """
+        """Whether a level holds what was recorded, or all but the run's start and what comes after some instances. What
+        is only idle or copied before the first instance is the start. Most instances, from the end of the one before
+        on, hold hardly anything else."""
         if level.of_recorded >= COVERAGE:
             return True
         is_called_so = level.source in (LevelSource.MEASURED, LevelSource.PROFILER, LevelSource.NAMED)
@@ -471,7 +443,7 @@ class LevelFinder:
         if level.count < FEWEST or not self._covers(level) or self._repeats_with_layers(level):
             return False
         later = level.length_ns[1:]
-        if level.source is LevelSource.PERIOD and level.count < 2 * FEWEST and later.max() > _ONCE * later.sum():
+        if level.source is LevelSource.PERIOD and level.count < 2 * FEWEST and later.max() > _MAX_OF_FEW * later.sum():
             return False
         marks = [mark.count for mark in map(self._level, _MARKS) if mark is not None]
         phases = [
@@ -493,7 +465,7 @@ class LevelFinder:
     @cached_property
     def _recorded_ns(self) -> NDArray[np.signedinteger]:
         """For each activity the time that it holds, less what the device spent on work that nobody recorded."""
-        held, work = held_ns(self._work, self._window.start_ns), self._work
+        held, work = time_until_end(self._work, self._window.start_ns), self._work
         if not len(self._host.calls):
             return held
         long = [np.empty(0, np.intp)]
@@ -567,10 +539,8 @@ _OF_RANGES: Final = (LevelSource.PROFILER, *_BY_NAME)
 
 
 def _ending_with(work: Activities, strings: Strings, is_mark: Callable[[str], bool]) -> Positions | None:
-    """Instances that end with the last of each run of kernels that match.
-
-    The first is left out where its kernels are others than those of the next two, as a prefill's are.
-    """
+    """Instances that end with the last of each run of kernels that match. The first is left out where its kernels are
+    others than those of the next two, as a prefill's are."""
     names = work.name
     codes = [code for code in distinct(names).tolist() if code >= 0 and is_mark(strings.text(code) or "")]
     if not codes:
@@ -582,7 +552,7 @@ def _ending_with(work: Activities, strings: Strings, is_mark: Callable[[str], bo
     in_most = by_length[np.searchsorted(np.cumsum(by_length), by_length.sum() / 2)] if len(following) else 0
     marks = marks[np.append(following > in_most / 4, True)]
     usual = int(median(np.diff(marks))) if len(marks) > 1 else 0
-    member = up_to(with_what_follows(names, marks, usual), len(names))
+    member = index_of_next_mark(with_what_follows(names, marks, usual), len(names))
     first, second, third = (names[(member == instance) & (names >= 0)] for instance in range(3))
     is_other = all(map(len, (first, second, third))) and _likeness(second, third) >= _ALIKE > _likeness(first, second)
     return np.maximum(member - 1, -1) if is_other else member
@@ -597,7 +567,7 @@ def _source_of(range_name: str) -> LevelSource:
     return LevelSource.NAMED if is_step_name(range_name) else LevelSource.RANGE
 
 
-def held_ns(work: Activities, start_ns: int) -> Ints:
+def time_until_end(work: Activities, start_ns: int) -> Ints:
     """For each activity its own time and the idle time before it; together the time from `start_ns` to the last end."""
     held = furthest(work.end_ns)
     np.maximum(held, start_ns, out=held)
@@ -615,8 +585,8 @@ def _likeness(first: Codes, second: Codes) -> float:
     return float(np.minimum(*counts).sum() / max(np.maximum(*counts).sum(), 1))
 
 
-def up_to(marks: Positions, count: int) -> Positions:
-    """For each of so many activities the mark that it comes before or is; -1 for what follows the last mark."""
+def index_of_next_mark(marks: Positions, count: int) -> Positions:
+    """Index of the next mark at or after each activity; -1 after the last."""
     member = np.searchsorted(marks, np.arange(count), side="left")
     instances: Positions = np.where(member < len(marks), member, -1)
     return instances

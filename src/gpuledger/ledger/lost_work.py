@@ -50,8 +50,7 @@ from gpuledger.trace.statistics import median
 from gpuledger.trace.strings import Codes
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
-_GRAPH_ID: Final = 32
-"""Bits of a node's id below its graph's."""
+_GRAPH_ID: Final = 32  # bits of a node's id below its graph's
 
 _FAR_MORE: Final = 6.0
 _A_FEW: Final = 3
@@ -64,8 +63,7 @@ class LostNodes(Struct, frozen=True):
 
     calls: Positions = field(default_factory=lambda: np.empty(0, np.intp))
     missing: int = 0
-    expected: int = 0
-    """Nodes of all launches of graphs that lack some, those that are missing with them."""
+    expected: int = 0  # nodes of all launches of graphs that lack some, those that are missing with them
 
 
 def has_nodes(work: Activities) -> bool:
@@ -128,8 +126,7 @@ def _lacking(launch: Positions, node: Ints) -> LostNodes:
     return LostNodes(launch[launch_first[lack > 0]], int(lack.sum()), nodes * len(launch_first))
 
 
-NOTABLE: Final = 0.001
-"""From this share of the GPU's work on, what was lost is told before all else."""
+NOTABLE: Final = 0.001  # from this share of the GPU's work on, what was lost is told before all else
 
 EMPTY_COPY: Final = 0.5
 """A copy call that takes under this share of the shortest one that moved bytes moved none.
@@ -156,8 +153,7 @@ class LostWork(Struct, frozen=True):
     nodes: LostNodes = field(default_factory=LostNodes)
     share: float = 0.0
     """Of the operations that the device ran, those that are missing. A lost graph counts as the mean graph."""
-    spans: Mapping[int, Spans] = field(default_factory=dict)
-    """When, on each GPU, missing work may have run."""
+    spans: Mapping[int, Spans] = field(default_factory=dict)  # when, on each GPU, missing work may have run
 
     def __len__(self) -> int:
         """How many calls lost all of their work or some of it."""
@@ -225,8 +221,9 @@ class _Suspects:
 
     def lost(self, suspects: Positions) -> Positions:
         """Those of these calls for whose want of work nothing but loss is left."""
+        if "result" in self.calls:
+            suspects = suspects[self.calls["result"][suspects] <= 0]
         for left_after in (
-            self._succeeded,
             self._outside_capture,  # the usual reason, and cheap to see
             self._without_record,
             self._outermost,
@@ -249,13 +246,6 @@ class _Suspects:
         self.has_work[suspects[recorded]] = True
         numbered: NDArray[np.bool_] = (keys["correlation"] != NOT_RECORDED) & (keys["pid"] != NOT_RECORDED)
         return suspects[~recorded & numbered]
-
-    def _succeeded(self, suspects: Positions) -> Positions:
-        """As far as that was recorded."""
-        if "result" not in self.calls:
-            return suspects
-        succeeded: NDArray[np.bool_] = self.calls["result"][suspects] <= 0
-        return suspects[succeeded]
 
     def _outside_capture(self, suspects: Positions) -> Positions:
         """No stream of their process was being captured."""
@@ -378,10 +368,8 @@ def _launched_at(host: Host, work: Activities, rows: Positions) -> Ints:
 
 
 def _when(host: Host, work: Activities, lost: Positions) -> dict[int, Spans]:
-    """When the work of these calls may have run on each GPU.
-
-    Calls of one thread and name are taken to work on the streams where such calls usually have their work.
-    """
+    """When the work of these calls may have run on each GPU. Calls of one thread and name are taken to work on the
+    streams where such calls usually have their work."""
     calls, names, thread_of = host.calls, host.calls.codes("name"), host.thread_of_call
     first, number = group(thread_of[lost], names[lost])
     launched = np.flatnonzero(work.launch >= 0)
@@ -413,10 +401,8 @@ def _stream_queue(host: Host, work: Activities, pid: int, gpu: int, stream: int)
 
 
 def _room(queue: tuple[Ints, Ints, Ints], called: Ints) -> tuple[Ints, Ints]:
-    """From when to when what was launched at these instants may have run: between what came before and after.
-
-    Where nothing came before or after it, there is no room: it then ran on another stream.
-    """
+    """From when to when what was launched at these instants may have run: between what came before and after. Where
+    nothing came before or after it, there is no room: it then ran on another stream."""
     launched, done, next_start = queue
     before = np.searchsorted(launched, called, side="left")
     after = np.searchsorted(launched, called, side="right")
@@ -426,23 +412,19 @@ def _room(queue: tuple[Ints, Ints, Ints], called: Ints) -> tuple[Ints, Ints]:
     return np.where(known, low, 0), np.where(known, high, 0)
 
 
-LEAST_NS: Final = 100_000
-"""A shorter wait is the device's own."""
+LEAST_NS: Final = 100_000  # a shorter wait is the device's own
 
 
 LONG_AGO: Final = 10
 """What was launched before the recording does not run for so many times as long as something waits for it."""
 
-LATER: Final = 100_000
-"""So many later activities tell how long the device takes to begin."""
+LATER: Final = 100_000  # so many later activities tell how long the device takes to begin
 
 
 def waits_for_unrecorded(work: Activities, host: Host, positions: Positions) -> NDArray[np.bool_]:
-    """Which of these activities ran long after they were queued, as the first that was recorded of their stream.
-
-    A stream is one of a process on a GPU. Nothing was launched before a recording that began long before; and where
-    what is launched later waits as long on an idle device, that is how long a driver takes to submit it (WDDM, WSL).
-    """
+    """Which of these activities ran long after they were queued, as the first that was recorded of their stream. A
+    stream is one of a process on a GPU. Nothing was launched before a recording that began long before; and where what
+    is launched later waits as long on an idle device, that is how long a driver takes to submit it (WDDM, WSL)."""
     call = work.launch[positions]
     waits = call >= 0
     waited_ns = work.start_ns[positions[waits]] - host.calls["end_ns"][call[waits]]

@@ -19,14 +19,11 @@ from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.sweep import NOT_NESTED
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
-_MOST_PAIRS: Final = 4_000_000
-"""So many pairs of ranges and calls are held at a time."""
+_MOST_PAIRS: Final = 4_000_000  # so many pairs of ranges and calls are held at a time
 _PAIRS_PER_ROW: Final = 50
 """Ranges that lie in one another deeper than this take longer by pairs than one after another."""
-_MOST_CALLS: Final = 200_000
-"""So many calls are looked for at a time: what is kept of each meanwhile adds up."""
-_MOST_CLIMBED: Final = 64
-"""Likewise, where a call is looked for from the range that began last before it outwards."""
+_MOST_CALLS: Final = 200_000  # so many calls are looked for at a time: what is kept of each meanwhile adds up
+_MOST_CLIMBED: Final = 64  # likewise, where a call is looked for from the range that began last before it outwards
 
 
 _STYLES = {"push_pop": "PushPop", "start_end": "StartEnd"}
@@ -46,10 +43,8 @@ def spans_of_time(trace: Trace) -> Rows:
 
 
 def distinct_range_names(ranges: Rows) -> tuple[list[RangeName], Positions]:
-    """The distinct names, and for each range the position of its own.
-
-    What has no text goes with what has an empty one.
-    """
+    """The distinct names, and for each range the position of its own. What has no text goes with what has an empty
+    one."""
     empty = ranges.strings.code("")
     name, domain = (
         np.where(codes == NO_TEXT, empty, codes) for codes in (ranges.codes("name"), ranges.codes("domain"))
@@ -73,9 +68,7 @@ def innermost(
     ranges: Rows, calls: Rows, *, nesting: Nesting | None = None, at: NDArray[np.signedinteger] | None = None
 ) -> Positions:
     """For each call, or those `at` some positions, the shortest range on its thread that it lies in; -1 for none.
-
-    Bounds included. `nesting` is that of the ranges, if it is known.
-    """
+    Bounds included. `nesting` is that of the ranges, if it is known."""
     calls, nesting = calls.only("pid", "tid"), nesting or Nesting.of(ranges)
     held = np.empty(len(calls) if at is None else len(at), np.intp)
     for first in range(0, len(held), _MOST_CALLS):
@@ -95,10 +88,8 @@ class Nesting(Struct, frozen=True, eq=False):
     """Ranges of which no two of a thread overlap without nesting, and all have a length."""
 
     ranges: Rows
-    above: Positions
-    """For each range the one that directly holds it; -1 for none."""
-    order: Positions
-    """By thread, start, then the longer first."""
+    above: Positions  # for each range the one that directly holds it; -1 for none
+    order: Positions  # by thread, start, then the longer first
 
     @classmethod
     def of(cls, ranges: Rows) -> Nesting | None:
@@ -149,11 +140,8 @@ def _innermost_of_any(ranges: Rows, calls: Rows) -> Positions:
 
 
 def holding_calls(trace: Trace) -> Rows:
-    """The ranges that calls can lie in: those not recorded as ended by another thread.
-
-    Here NVIDIA closes an open range at the last time of any range, marks left out; where no range has an end, it
-    holds none.
-    """
+    """The ranges that calls can lie in: those not recorded as ended by another thread. Here NVIDIA closes an open range
+    at the last time of any range, marks left out; where no range has an end, it holds none."""
     ranges = spans_of_time(trace)
     if not ends_known(ranges):
         return ranges.where(~ranges["open"])
@@ -170,10 +158,8 @@ def calls_in_ranges(ranges: Rows, calls: Rows) -> tuple[Positions, Positions]:
 
 
 def ranges_around(trace: Trace, calls: Rows, wanted: Positions) -> list[tuple[str, ...]]:
-    """For each of the calls at these positions the names of the ranges that it lies in, outermost first.
-
-    None for call -1.
-    """
+    """For each of the calls at these positions the names of the ranges that it lies in, outermost first. None for call
+    -1."""
     ranges, asked = trace[Table.RANGES], np.flatnonzero(wanted >= 0)
     if not len(asked):
         return [()] * len(wanted)

@@ -22,15 +22,11 @@ OUTLIER_RATIO: Final = 1.2
 TREND: Final = 0.9
 """Steps whose order by length is so much that of time become longer or shorter by design: the first are no outliers."""
 
-NEIGHBOURS: Final = 2
-"""So many steps on each side say what is usual of a step where steps have a trend."""
-
-DRIFT_SHARE: Final = 0.1
-"""Steps drift when the last third's median differs from the first third's by this share."""
+NEIGHBOURS: Final = 2  # so many steps on each side say what is usual of a step where steps have a trend
+DRIFT_SHARE: Final = 0.1  # steps drift when the last third's median differs from the first third's by this share
 
 
-PERIODIC_RATIO: Final = 1.05
-"""Steps at equal distances need not be outliers to be told from the others."""
+PERIODIC_RATIO: Final = 1.05  # steps at equal distances need not be outliers to be told from the others
 
 _DISTANCES_TRIED: Final = 20
 
@@ -42,14 +38,10 @@ class Periodic(Struct, frozen=True):
     """What a step does more every so many steps: a checkpoint, an evaluation, a log."""
 
     every: int
-    steps: tuple[int, ...]
-    """The steps in which it begins."""
-    is_slow: NDArray[np.bool_]
-    """Of all steps, those that it makes longer: it may go on in the next one."""
-    usual_ns: int
-    """The median step."""
-    more_ns: int
-    """What all of these take more than it."""
+    steps: tuple[int, ...]  # the steps in which it begins
+    is_slow: NDArray[np.bool_]  # of all steps, those that it makes longer: it may go on in the next one
+    usual_ns: int  # the median step
+    more_ns: int  # what all of these take more than it
 
 
 class Outlier(Struct, frozen=True):
@@ -83,10 +75,8 @@ class Variation(Struct, frozen=True):
     p10_ns: int
     p90_ns: int
     outliers: tuple[Outlier, ...]
-    drift: Drift | None
-    """None with fewer than nine steps."""
-    periodic: Periodic | None = None
-    """None where nothing comes at equal distances."""
+    drift: Drift | None  # None with fewer than nine steps
+    periodic: Periodic | None = None  # None where nothing comes at equal distances
 
     @property
     def drift_share(self) -> float | None:
@@ -178,10 +168,8 @@ def _outliers(device: Device, steps: Steps) -> tuple[Outlier, ...]:
 
 
 def _typical(lengths: Ints) -> NDArray[np.float64]:
-    """What is usual for each of these steps: their median, or where they have a trend that of their neighbours.
-
-    The first and the last few of a trend are what it makes them.
-    """
+    """What is usual for each of these steps: their median, or where they have a trend that of their neighbours. The
+    first and the last few of a trend are what it makes them."""
     typical = np.full(len(lengths), float(median(lengths)))
     by_length = np.sort(lengths)
     rank = sum(np.searchsorted(by_length, lengths, side=side) for side in ("left", "right")) - len(lengths)

@@ -23,7 +23,7 @@ from gpuledger.catalog.range_names import chooses_token, is_matrix_vector
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.launched_in import launched_in, matching_ranges, nothing_matches, range_names
-from gpuledger.ledger.levels import FEWEST, LevelFinder, source_words, up_to
+from gpuledger.ledger.levels import FEWEST, LevelFinder, index_of_next_mark, source_words
 from gpuledger.ledger.lost_work import waits_for_unrecorded
 from gpuledger.ledger.ranges import spans_of_time
 from gpuledger.messages import say
@@ -37,21 +37,17 @@ from gpuledger.trace.statistics import median
 from gpuledger.trace.strings import Codes
 from gpuledger.trace.tables import Rows
 
-WARM_UP_RATIO: Final = 1.25
-"""A leading step that takes this many times the median of the rest is warm-up."""
+WARM_UP_RATIO: Final = 1.25  # a leading step that takes this many times the median of the rest is warm-up
 
 
 class Steps(Struct, frozen=True):
     """The steps of one GPU. `edges_ns` has one more entry than there are steps."""
 
     gpu: int
-    source: str
-    """In words: what the steps were found by."""
+    source: str  # in words: what the steps were found by
     edges_ns: Ints
-    warm_up: int
-    """How many leading steps are left out of the statistics."""
-    stretches: Spans | None = None
-    """What counts of the time between the edges; None: all of it."""
+    warm_up: int  # how many leading steps are left out of the statistics
+    stretches: Spans | None = None  # what counts of the time between the edges; None: all of it
 
     def __len__(self) -> int:
         return len(self.edges_ns) - 1
@@ -80,7 +76,6 @@ class Steps(Struct, frozen=True):
 
     @property
     def steady_ns(self) -> Ints:
-        """The lengths of the steps that count."""
         return self.length_ns[self.warm_up :]
 
 
@@ -102,7 +97,7 @@ def steps(trace: Trace, work: Activities, host: Host, levels: LevelFinder, wante
         if not len(marks):
             shown = sorted(set(names.values()))
             raise nothing_matches(wanted.kernel_pattern, "kernel", shown, lambda name: cut_label(label(name)))
-        member = up_to(marks, len(own))
+        member = index_of_next_mark(marks, len(own))
     else:
         level = levels.step() if wanted.level is None else levels.named(wanted.level)
         if level is None and wanted.any_level:
@@ -143,12 +138,10 @@ def warm_up(lengths: Ints) -> int:
     return count
 
 
-PHASES: Final = ("", "prefill", "decode", say("mixed"))
-"""Positions in it are phases; the first is: cannot be told."""
+PHASES: Final = ("", "prefill", "decode", say("mixed"))  # positions in it are phases; the first is: cannot be told
 
 PREFILL, DECODE, _MIXED = 1, 2, 3
-MIXED_SHARE: Final = 0.1
-"""A step is mixed when the lesser phase has this share of the work that says anything."""
+MIXED_SHARE: Final = 0.1  # a step is mixed when the lesser phase has this share of the work that says anything
 
 _ALONE, _ENDED = r"(?<![a-z])", r"(?![a-z])"
 """Around a word that stands alone: `decode_step`, `bench:decode[3]`, but neither `decoder` nor `extended`."""
@@ -197,7 +190,8 @@ def phases(trace: Trace, work: Activities, host: Host, gpu: int, edges_ns: Ints,
         before, *of_step, after = (_phase(prefill, decode, mixed, mixed_share) for prefill, decode, mixed in rows)
         if mixed_share < 1 or DECODE in of_step:
             return Phases(before, tuple(of_step), after)
-    if len(edges_ns) > FEWEST and _chooses_tokens(trace, own.name):
+    names = (trace.strings.text(code) or "" for code in trace.strings.distinct(own.name))
+    if len(edges_ns) > FEWEST and any(map(chooses_token, names)) and not _trains(trace, own.name):
         return Phases(0, _phases_by_launches(own, edges_ns), 0)
     return Phases(0, (0,) * (len(edges_ns) - 1), 0)
 
@@ -209,11 +203,6 @@ def _votes_by_products(trace: Trace, own: Activities) -> NDArray[np.int8]:
         votes[own.family == own.families.index("gemm")] = PREFILL
         votes[(votes > 0) & trace.strings.each(own.name, is_matrix_vector, np.bool_)] = DECODE
     return votes if (votes == DECODE).any() else np.zeros_like(votes)
-
-
-def _chooses_tokens(trace: Trace, names: Codes) -> bool:
-    texts = (trace.strings.text(code) or "" for code in trace.strings.distinct(names))
-    return any(map(chooses_token, texts)) and not _trains(trace, names)
 
 
 def _phases_by_launches(own: Activities, edges_ns: Ints) -> tuple[int, ...]:

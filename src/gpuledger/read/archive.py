@@ -13,7 +13,7 @@ from typing import Final
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read.request import Progress, WantedColumns
+from gpuledger.read.request import Format, Progress, WantedColumns
 from gpuledger.read.source import Source, in_time, state
 from gpuledger.read.stream import ByteStream, is_archive, members, unpacked
 from gpuledger.read.torch.reader import looks_like_json, read_torch
@@ -84,6 +84,7 @@ class ArchiveReader:
     """A tar or zip archive that holds one trace -> Trace. With several, the user has to say which."""
 
     name = "archive"
+    formats = (Format(".tar, .tar.gz, .zip of JSON traces", "`tar`, `zip`; `ARCHIVE::MEMBER` names one", "", ""),)
 
     def recognises(self, source: Source) -> bool:
         return bool(source.head) and is_archive(source)

@@ -18,14 +18,14 @@ from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.causality import with_true_times
 from gpuledger.read.checked_tables import assumed_gpu, refuse_impossible, unrecorded_work, within_bounds
-from gpuledger.read.nsys.container import NULL
+from gpuledger.read.columns import NULL
 from gpuledger.read.request import WantedColumns, counted, too_many_gpus, too_many_rows
 from gpuledger.regex import regex
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import distinct, group, is_among, occurrences
 from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Trace, thread_number
 from gpuledger.trace.spans import Ints, depths, parents
-from gpuledger.trace.strings import NO_TEXT, Strings
+from gpuledger.trace.strings import NO_TEXT, Stacks, Strings
 from gpuledger.trace.tables import NOT_RECORDED, TIMES, Kind, Rows, Schema, Table
 from gpuledger.units import count_text
 
@@ -41,13 +41,6 @@ class TextCodes(dict[str, int]):
     def __init__(self, longest: int) -> None:
         self._longest = longest
         self.cut = 0
-
-    @classmethod
-    def of(cls, texts: list[str]) -> TextCodes:
-        """Texts that have their codes already."""
-        codes = cls(1 << 30)
-        codes.update({text: code for code, text in enumerate(texts)})
-        return codes
 
     def __missing__(self, text: str) -> int:
         if len(text) > self._longest:
@@ -68,6 +61,21 @@ class RawTables:
         self.codes = TextCodes(limits.text_bytes)
         self.notes: list[Note] = []
         self._parts: dict[Table, list[Columns]] = {}
+
+    @classmethod
+    def of(
+        cls, name: str, wanted: WantedColumns, limits: Limits, tables: Mapping[Table, Columns], texts: Iterable[str]
+    ) -> RawTables:
+        """Whole tables, whose texts have their codes already."""
+        raw = cls(name, wanted, limits)
+        raw.codes.update({text: code for code, text in enumerate(texts)})
+        raw._parts = {table: [columns] for table, columns in tables.items()}
+        return raw
+
+    def numbers_of_gpus(self, *tables: Table) -> list[int]:
+        """The numbers that rows of these tables have under `device`."""
+        parts = [part["device"] for table in tables for part in self._parts.get(table, ())]
+        return sorted({int(number) for part in parts for number in distinct(part)} - {NOT_RECORDED})
 
     def wants(self, *tables: Table) -> bool:
         return any(table in self._wanted for table in tables)
@@ -96,8 +104,7 @@ class RawTables:
         order. Work that does not say where it ran is put on the one GPU that has most, and that is noted.
         """
         work = [part for table in WORK for part in self._parts.get(table, ())]
-        seen = {int(number) for part in work for number in distinct(part["device"])}
-        numbers = sorted((seen | described.keys()) - {NOT_RECORDED})
+        numbers = sorted({*self.numbers_of_gpus(*WORK), *described.keys()} - {NOT_RECORDED})
         is_plain = bool(numbers) and numbers[0] >= 0 and numbers[-1] < most
         number_of = {number: number if is_plain else place for place, number in enumerate(numbers)}
         if lacking := sum(int(np.count_nonzero(part["device"] == NOT_RECORDED)) for part in work):
@@ -114,37 +121,42 @@ class RawTables:
             part["gpu"] = part["device"] = np.array(own, np.int64)[number_in]
         return tuple(gpus)
 
-    def tables(self) -> dict[Table, Columns]:
-        """All parts of each table in a row."""
-        return {
+    def complete(self, main_pid: int) -> dict[Table, Columns]:
+        """The parts of each table together, with what no event says; rows that name no process are of `main_pid`."""
+        tables = {
             table: together(parts) for table, parts in self._parts.items() if any(len(p["start_ns"]) for p in parts)
         }
-
-    def trace(self, origin: Origin, main_pid: int) -> Trace:
-        """The finished trace; rows that name no process are of `main_pid`."""
-        raw = self.tables()
-        if not raw and not any(count for _, count in origin.source_rows):
-            raise NothingRecorded(
-                f"{self.name}: the profile holds no events", hint="the profiler was stopped before it started"
-            )
-        if len(origin.gpus) > self._limits.gpus:
-            raise too_many_gpus(self.name, len(origin.gpus), self._limits.gpus)
-        texts = list(self.codes)
-        for table, columns in raw.items():
+        self._parts = {table: [columns] for table, columns in tables.items()}
+        for table, columns in tables.items():
             check()
             complete(table, columns, main_pid)
             if table is Table.RANGES:
                 nest(columns)
-        number_graph_nodes(raw, texts)
+        number_graph_nodes(tables, list(self.codes))
+        return tables
+
+    def trace(self, origin: Origin, main_pid: int) -> Trace:
+        """The finished trace; rows that name no process are of `main_pid`."""
+        tables = self.complete(main_pid)
+        if not tables and not any(count for _, count in origin.source_rows):
+            raise NothingRecorded(
+                f"{self.name}: the profile holds no events", hint="the profiler was stopped before it started"
+            )
+        return self.finish(origin)
+
+    def finish(self, origin: Origin, stacks: Stacks | None = None) -> Trace:
+        """The trace of completed tables."""
+        raw = {table: columns for table, [columns] in self._parts.items()}
+        if len(origin.gpus) > self._limits.gpus:
+            raise too_many_gpus(self.name, len(origin.gpus), self._limits.gpus)
         self._tell_unlinked(raw)
         self.notes += counted("names-cut", self.codes.cut, longest=count_text(self._limits.text_bytes))
-        strings = Strings(texts)
+        strings = Strings(self.codes)
         tables = {
             table: finished(table.schema, self._wanted[table], columns, strings) for table, columns in raw.items()
         }
-        for table, read in tables.items():
-            backward = int((read.duration_ns < 0).sum())
-            self.notes += counted("times-backward", backward, table=table.value)
+        for table, rows in tables.items():
+            self.notes += counted("times-backward", int((rows.duration_ns < 0).sum()), table=table.value)
         refuse_impossible(self.name, tables, origin.gpus, self._limits)
         tables, damage = with_true_times(tables)
         absent = {
@@ -152,8 +164,8 @@ class RawTables:
             for table in self._wanted
             if table not in tables
         }
-        asked = frozenset(self._wanted)
-        return Trace(origin, (*self.notes, *unrecorded_work(tables, asked), *damage), strings, tables, absent)
+        notes = (*self.notes, *unrecorded_work(tables, frozenset(self._wanted)), *damage)
+        return Trace(origin, notes, strings, tables, absent, stacks or Stacks())
 
     def _tell_unlinked(self, raw: Mapping[Table, Columns]) -> None:
         """Work of which none says which call launched it, though there are calls that can be named."""
@@ -268,7 +280,7 @@ def ints(values: Iterable[int | None]) -> Ints:
     return np.array(kept, np.int64)
 
 
-def looked_up(wanted: Ints, keys: Ints, values: NDArray[Any], missing: int = NOT_RECORDED) -> NDArray[Any]:
+def value_by_key(wanted: Ints, keys: Ints, values: NDArray[Any], missing: int = NOT_RECORDED) -> NDArray[Any]:
     """For each of `wanted` the value beside its key, the first of several."""
     if not len(keys):
         return np.full(len(wanted), missing)

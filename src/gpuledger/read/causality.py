@@ -216,7 +216,8 @@ def with_true_times(tables: Mapping[Table, Rows]) -> tuple[dict[Table, Rows], li
         or any(name not in tables[t] for t in (*present, Table.CALLS) for name in _NEEDED[t])
     ):
         return dict(tables), []
-    launching = _launching(calls)
+    launching = calls.only("pid", "correlation", "name", *(("result",) if "result" in calls else ()))
+    launching = launching.where(launching.stored("correlation") != NOT_RECORDED)
     if not len(launching) or int(calls["end_ns"].max()) - int(calls["start_ns"].min()) < SHORTEST_NS:
         return dict(tables), []
     laws, notes, moved = _Laws(launching, _sample(tables, present)), list[Note](), dict(tables)
@@ -226,12 +227,6 @@ def with_true_times(tables: Mapping[Table, Rows]) -> tuple[dict[Table, Rows], li
             if clock.copies is None or (table is Table.COPIES) == clock.copies:
                 moved[table] = _moved(moved[table], clock.gpu, fit)
     return moved, [*notes, *_outside(moved, present), *laws.broken()]
-
-
-def _launching(calls: Rows) -> Rows:
-    """The calls that work may refer to, and those that wait for it."""
-    chosen = calls.only("pid", "correlation", "name", *(("result",) if "result" in calls else ()))
-    return chosen.where(chosen.stored("correlation") != NOT_RECORDED)
 
 
 def _sample(tables: Mapping[Table, Rows], present: list[Table]) -> _Work:
@@ -292,9 +287,8 @@ class _Laws:
         order = np.argsort(work.start, kind="stable") if len(first) == 1 else np.lexsort((work.start, number))
         self.work, self.stream = work.at(order), take(number, order)
         self.launch = self._launching_call(self.work)
-        has = self.launch >= 0
-        self.called = np.where(has, self.calls["start_ns"][self.launch], 0)
-        self.is_launched = has
+        self.is_launched = self.launch >= 0
+        self.called = np.where(self.is_launched, self.calls["start_ns"][self.launch], 0)
 
     def _launching_call(self, work: _Work) -> Positions:
         """The first call that carries the id of each, as the ledger takes it; -1 for none."""
@@ -382,11 +376,9 @@ class _Laws:
             return
         early = np.where(self.is_launched, self.called - self.work.start, 0)
         for copies, name in ((False, say("kernels")), (True, say("copies"))):
-            off = _Off.by(early[self.work.is_copy == copies], EARLY_NS)
-            yield from counted("starts-before-launch", off.rows, of=off.of, time=off.time, what=name)
+            yield from _told("starts-before-launch", early[self.work.is_copy == copies], EARLY_NS, what=name)
         if late := [wait.after for wait in self._waits()]:
-            off = _Off.by(-np.concatenate(late), LATE_NS, _FEW_SYNCS)
-            yield from counted("sync-before-end", off.rows, of=off.of, time=off.time)
+            yield from _told("sync-before-end", -np.concatenate(late), LATE_NS, _FEW_SYNCS)
 
     @cached_property
     def _is_twice(self) -> NDArray[np.bool_]:
@@ -401,13 +393,13 @@ class _Laws:
         """Rows that are there twice; else kernels that one call is said to have launched."""
         work, launch = self.work, self.launch
         twice = int(np.count_nonzero(self._is_twice))
-        if twice >= max(_A_FEW, SMALLEST_SHARE * len(launch)):
+        if _are_many(twice, len(launch)):
             yield from counted("rows-twice", twice, of=count_text(len(launch)))
             return
         alone = self.is_launched & ~work.in_graph & ~work.is_copy & (self.role[launch] != _GRAPH_LAUNCH)
         count = int(np.count_nonzero(alone))
         repeated = count - len(distinct(launch[alone])) if count else 0
-        if repeated >= max(_A_FEW, SMALLEST_SHARE * count):
+        if _are_many(repeated, count):
             yield from counted("ids-repeated", repeated, of=count_text(count))
 
     def _on_streams(self) -> Iterator[Note]:
@@ -418,12 +410,10 @@ class _Laws:
         over = np.where(same, work.end[:-1] - work.start[1:], 0)
         may = in_graph | ((self.role[launch[1:]] == _MAY_OVERLAP) & (launch[1:] >= 0))
         over[may & (over < LARGE_NS)] = 0
-        off = _Off.by(over, EARLY_NS)
-        yield from counted("stream-overlap", off.rows, of=off.of, time=off.time)
+        yield from _told("stream-overlap", over, EARLY_NS)
         both = same & ~in_graph & (launch[1:] >= 0) & (launch[:-1] >= 0) & (launch[1:] != launch[:-1])
         turned = np.where(both, self.called[:-1] - self.calls["end_ns"][launch[1:]], 0)
-        off = _Off.by(turned, 0)
-        yield from counted("stream-order", off.rows, of=off.of)
+        yield from _told("stream-order", turned, 0)
 
     def _late(self) -> Iterator[Note]:
         """Work that finds its GPU idle, and starts long after its launch, all of it equally long: a late clock.
@@ -458,7 +448,7 @@ class _Laws:
         named[work.name[launched & (work.name >= 0)]] = True
         lacking &= (work.start > first[self.stream]) & named[np.maximum(work.name, 0)]
         count = int(np.count_nonzero(lacking))
-        if count >= max(_A_FEW, SMALLEST_SHARE * len(work.start)):
+        if _are_many(count, len(work.start)):
             yield from counted("launches-lost", count, of=count_text(len(work.start)))
 
     def _without_time(self) -> Iterator[Note]:
@@ -466,49 +456,46 @@ class _Laws:
         kernels = ~self.work.is_copy
         none = int(np.count_nonzero(kernels & (self.work.end <= self.work.start)))
         of = int(np.count_nonzero(kernels))
-        if none < max(_A_FEW, SMALLEST_SHARE * of):
-            return
         is_rounded = not (self.work.start % 1000).any()
-        if not is_rounded or none > ROUNDED_ZERO * of:
+        if _are_many(none, of) and (not is_rounded or none > ROUNDED_ZERO * of):
             yield from counted("kernels-timeless", none, of=count_text(of))
 
 
 _NEVER: Final = np.iinfo(np.int64).min
 
 
+def _are_many(count: int, of: int, few: int = _A_FEW) -> bool:
+    return count >= max(few, SMALLEST_SHARE * of)
+
+
 def _is_told(is_off: NDArray[np.bool_], by_ns: Ints, few: int = _A_FEW) -> bool:
     """Whether so many are off, or one by so much, that it must be told."""
     count = int(np.count_nonzero(is_off))
-    if not count:
-        return False
-    return count >= max(few, SMALLEST_SHARE * len(is_off)) or int(by_ns[is_off].max()) > LARGE_NS
+    return count > 0 and (_are_many(count, len(is_off), few) or int(by_ns[is_off].max()) > LARGE_NS)
 
 
-class _Off(NamedTuple):
-    """How many are off, of how many, and by how much at most; none where too few are to be told."""
-
-    rows: int
-    of: str
-    time: str
-
-    @classmethod
-    def by(cls, by_ns: Ints, tolerance_ns: int, few: int = _A_FEW) -> _Off:
-        is_off = by_ns > tolerance_ns
-        if not _is_told(is_off, by_ns, few):
-            return cls(0, "", "")
-        return cls(int(np.count_nonzero(is_off)), count_text(len(is_off)), time_text(int(by_ns.max())))
+def _told(code: str, by_ns: Ints, tolerance_ns: int, few: int = _A_FEW, **parts: str) -> list[Note]:
+    """The note on how many are off, and by how much at most; none where too few are to be told."""
+    is_off = by_ns > tolerance_ns
+    if not _is_told(is_off, by_ns, few):
+        return []
+    parts |= {"of": count_text(len(is_off)), "time": time_text(int(by_ns.max()))}
+    return counted(code, int(np.count_nonzero(is_off)), **parts)
 
 
 def _corrected(clock: WorkClock, fit: ClockFit) -> list[Note]:
     """How the times of one clock were moved."""
-    what = {None: say("work"), False: say("kernels"), True: say("copies")}[clock.copies]
-    gpu, time, syncs = str(clock.gpu), time_text(abs(fit.offset_ns)), count_text(fit.syncs)
-    if drift := round(abs(fit.slope) * 1e6):
-        of = count_text(drift)
-        return counted("clock-drift-corrected", fit.launches, what=what, gpu=gpu, time=time, drift=of, syncs=syncs)
-    if fit.offset_ns < 0:
-        return counted("clock-late-corrected", fit.launches, what=what, gpu=gpu, time=time, syncs=syncs)
-    return counted("clock-early-corrected", fit.launches, what=what, gpu=gpu, time=time, syncs=syncs)
+    drift = round(abs(fit.slope) * 1e6)
+    how = "drift" if drift else "late" if fit.offset_ns < 0 else "early"
+    return counted(
+        f"clock-{how}-corrected",
+        fit.launches,
+        what={None: say("work"), False: say("kernels"), True: say("copies")}[clock.copies],
+        gpu=str(clock.gpu),
+        time=time_text(abs(fit.offset_ns)),
+        drift=count_text(drift),
+        syncs=count_text(fit.syncs),
+    )
 
 
 def _outside(tables: Mapping[Table, Rows], present: list[Table]) -> list[Note]:
@@ -522,9 +509,8 @@ def _outside(tables: Mapping[Table, Rows], present: list[Table]) -> list[Note]:
         if int(rows["end_ns"].max()) <= last + SLACK_NS and int(rows["start_ns"].min()) >= first - SLACK_NS:
             continue
         lengths = np.sort(np.maximum(rows.duration_ns, 0))
-        queued = (
-            int(lengths[: -max(1, len(lengths) // 100)].sum()) + SLACK_NS
-        )  # but the longest, which may be what is wrong
+        likely = lengths[: -max(1, len(lengths) // 100)]  # but the longest, which may be what is wrong
+        queued = int(likely.sum()) + SLACK_NS
         off = np.maximum(rows["end_ns"] - last, first - rows["start_ns"])
         outside += int(np.count_nonzero(off > queued))
         furthest_off = max(furthest_off, int(off.max()) if outside else 0)

@@ -29,7 +29,7 @@ from gpuledger.catalog.calls import (
 )
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read.nsys.container import NULL
+from gpuledger.read.columns import NULL
 from gpuledger.read.request import counted, too_many_gpus
 from gpuledger.trace.model import Gpu, Note
 from gpuledger.trace.spans import Ints

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Final, Protocol, cast
 
 from gpuledger.limits import Limits
-from gpuledger.read.request import Progress, WantedColumns
+from gpuledger.read.request import Format, Progress, WantedColumns
 from gpuledger.read.source import Source, is_text_of_binary
 from gpuledger.trace.model import Trace
 
@@ -19,6 +19,10 @@ class Reader(Protocol):
 
     name: str
 
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """The files that it reads."""
+
     def recognises(self, source: Source) -> bool:
         """Whether this looks like the format, from its first bytes or its file names."""
 
@@ -27,7 +31,7 @@ class Reader(Protocol):
 
 
 READERS: Final = (
-    "nsys.sqlite.SqliteReader",
+    "sqlite.SqliteReader",
     "nsys.other_exports.ArrowReader",
     "nsys.report.NsysRepReader",
     "archive.ArchiveReader",
@@ -36,7 +40,7 @@ READERS: Final = (
     "perfetto.reader.PerfettoReader",
     "xplane.reader.XplaneReader",
 )
-"""Where each reader's class is, within `gpuledger.read`. A new format is a module, or a folder, and a line here."""
+"""Where each reader's class is, within `gpuledger.read`. All else that lists readers or formats derives from this."""
 
 
 def load_reader(place: str) -> Reader:
@@ -56,3 +60,10 @@ def reader_of(source: Source) -> Reader | None:
     first = next((places for begin, places in _OTHERS_FIRST if source.head.lstrip().startswith(begin)), ())
     readers = map(load_reader, dict.fromkeys((*first, *READERS)))
     return next((reader for reader in readers if reader.recognises(source)), None)
+
+
+def formats_table() -> str:
+    """The table of formats in Markdown, as `gpuledger info --formats` and docs/reference/formats.md have it."""
+    lines = [("format", "made by", "versions seen", "lacks", "reader"), ("---",) * 5]
+    lines += [(*entry, reader.name) for reader in map(load_reader, READERS) for entry in reader.formats]
+    return "\n".join(f"| {' | '.join(cell or '–' for cell in cells)} |" for cells in lines)

@@ -1,12 +1,9 @@
-"""What is asked of every reader: which columns, and whom to tell how far it is.
-
-And how it refuses what is too much, and notes what it lost.
-"""
+"""What every reader has to do with: which columns are asked for, the files it reads, what it refuses, what it notes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
@@ -23,6 +20,17 @@ WantedColumns = Mapping[Table, frozenset[str]]
 
 GPU_METRICS: Final = "GPU_METRICS"
 """What nsys calls its table of samples, and so do we among the rows of a source, whoever sampled the GPU."""
+
+
+class Format(NamedTuple):
+    """Files that a reader knows: a line of `gpuledger info --formats`."""
+
+    name: str
+    made_by: str
+    seen: str
+    """Versions of what writes it that files were read of."""
+    lacks: str
+    """What no such file says, however it was recorded."""
 
 
 _LOSSES: Final = {
@@ -122,8 +130,8 @@ NOTES: Final = {
 def counted(name: str, count: int, /, **parts: str) -> list[Note]:
     """The note of NOTES on so many rows or values; none where there are none."""
     severity, template = NOTES[name]
-    parts = ({"count": count_text(count)} if "{count}" in template else {}) | parts
-    sentence = Message(template.format(**parts), template, parts)
+    named = {name: part for name, part in ({"count": count_text(count)} | parts).items() if f"{{{name}}}" in template}
+    sentence = Message(template.format(**named), template, named)
     return [Note(severity, name.removeprefix("nsys "), sentence, count)] if count else []
 
 

@@ -183,7 +183,7 @@ def unrecognised(source: Source) -> GpuledgerError:
     return UnreadableProfile(
         f"{source.name}: not a profile that gpuledger can read",
         found=f"{bytes_text(source.size)}, begins with '{printable}'",
-        hint="it reads files of nsys, torch.profiler, AMD's profilers and JAX; `gpuledger info --formats` lists them",
+        hint="`gpuledger info --formats` lists the files that it reads",
     )
 
 

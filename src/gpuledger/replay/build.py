@@ -12,13 +12,6 @@ from numpy.typing import NDArray
 from gpuledger.catalog.calls import CallKind
 from gpuledger.ledger.activity import Activities
 from gpuledger.ledger.host import Host
-from gpuledger.replay.cross_stream_waits import (
-    UNEXPLAINED_NS,
-    CrossStreamWaits,
-    StallingCalls,
-    cross_stream_waits,
-    event_edges,
-)
 from gpuledger.replay.edits import GRAPH_TURNAROUND_NS
 from gpuledger.replay.graph import NEVER, CallNodes, DependencyGraph, GraphEvent, OperationFlag, OperationNodes, Times
 from gpuledger.replay.lags import (
@@ -39,7 +32,16 @@ from gpuledger.replay.lags import (
 )
 from gpuledger.replay.passes import is_compiled, native
 from gpuledger.replay.program_order import OuterCalls, StreamOrder, outer_calls, stream_order
-from gpuledger.replay.waits import Waits, hand_offs, waits
+from gpuledger.replay.waits import (
+    UNEXPLAINED_NS,
+    CrossStreamWaits,
+    StallingCalls,
+    Waits,
+    cross_stream_waits,
+    event_edges,
+    hand_offs,
+    waits,
+)
 from gpuledger.trace.keys import Positions, RowsByKey, distinct, group, is_same, same, take
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, furthest
@@ -54,11 +56,10 @@ LONG_CALL_NS: Final = 100_000
 ENOUGH: Final = 200_000  # so many operations say what is usual
 AHEAD_NS: Final = 1_000  # a launch that returned by so much before its turn came did not hold its operation up
 
+# where a trace shows none: on H200 hosts
 USUAL_LAUNCH_NS: Final = 3_000
 USUAL_TURNAROUND_NS: Final = 1_200
 USUAL_WAKE_UP_NS: Final = 4_000
-"""Where a trace shows none: on H200 hosts."""
-
 COPY_CALL_NS: Final = 10_000  # a copy call that waits for its copy takes no more by itself
 
 
@@ -219,10 +220,8 @@ class _Builder(Struct, dict=True):
         )
 
     def _host_side(self) -> tuple[CallNodes, Ints, Ints, Ints]:
-        """The calls, what each waits for and with which lag, and the order of all events.
-
-        `code_ns` of a thread's first call is the time at which it begins.
-        """
+        """The calls, what each waits for and with which lag, and the order of all events. `code_ns` of a thread's first
+        call is the time at which it begins."""
         outer, count = self.outer, len(self.outer)
         previous_end = outer.end_ns[np.maximum(outer.before, 0)] if count else 0
         code = outer.begin_ns - np.where(outer.before >= 0, previous_end, 0)
@@ -352,9 +351,7 @@ class _Builder(Struct, dict=True):
 
     def _migrations(self) -> tuple[Positions, Positions]:
         """Pages that move, and for each the last work of its GPU that began before: it, or who awaits it, moves them.
-
-        No call launches them; without that they would keep their time, and so would all that ends with them.
-        """
+        No call launches them; without that they would keep their time, and so would all that ends with them."""
         work = self.work
         pages = np.flatnonzero(work.migrates)
         last = np.full(len(work), -1, np.int64)

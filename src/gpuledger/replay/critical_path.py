@@ -143,10 +143,12 @@ class _Pieces:
         for event, put in (
             (GraphEvent.OPERATION, self._operations),
             (GraphEvent.CALL_BEGINS, self._calls),
-            (GraphEvent.CALL_ENDS, self._wake_ups),
         ):
             mine = kind == event
             put(position[mine], path.start_ns[mine], path.end_ns[mine])
+        wakes = kind == GraphEvent.CALL_ENDS
+        line = self._call_line(position[wakes])
+        self._put(path.start_ns[wakes], path.end_ns[wakes], PathPart.WAKE_UP, line, -1, position[wakes])
         self.columns[kept:] = [
             (np.maximum(start, begins), np.maximum(end, begins), *rest) for start, end, *rest in self.columns[kept:]
         ]
@@ -220,9 +222,6 @@ class _Pieces:
         for cause, amount in _scale(amounts, called - start).items():
             self._put(till, till + amount, PathPart.CODE, CAUSES.index(cause), -1, call)
             till = till + amount
-
-    def _wake_ups(self, call: Positions, start: Ints, end: Ints) -> None:
-        self._put(start, end, PathPart.WAKE_UP, self._call_line(call), -1, call)
 
 
 def _scale(amounts: dict[Cause, Ints], length: Ints) -> dict[Cause, Ints]:

@@ -133,10 +133,8 @@ def with_free_launches(graph: DependencyGraph, calls: Positions, code_ns: Ints) 
 
 def without_events(recorded: DependencyGraph, events: Ints, cost_ns: float) -> Edit:
     """Recording costs nothing: so much less for each of the events in the code before a call, and in the call itself.
-
     `events` has their number for each call; a stretch without any takes as long as it did, and one that is changed too
-    keeps the share of it that was no recording.
-    """
+    keeps the share of it that was no recording."""
     every = np.arange(len(recorded.calls))
     before, less = recorded.code_before(every), np.rint(events * cost_ns).astype(np.int64)
     code_less = np.minimum(less, before)

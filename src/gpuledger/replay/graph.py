@@ -116,10 +116,8 @@ class DependencyGraph(Struct, frozen=True, eq=False):
     """Where the first step opens on the host, where a step may hold code before anything is called; else None."""
 
     def code_before(self, calls: Positions) -> Ints:
-        """The host's own code before these calls. Before a thread's first lies none that is known of.
-
-        But for the first of all, where the step that it belongs to opened before it.
-        """
+        """The host's own code before these calls. Before a thread's first lies none that is known of. But for the first
+        of all, where the step that it belongs to opened before it."""
         first = np.full(self.threads, len(self.calls))
         np.minimum.at(first, self.calls.thread, np.arange(len(self.calls)))
         code: Ints = np.where(first[self.calls.thread[calls]] == calls, 0, self.calls.code_ns[calls])

@@ -26,14 +26,14 @@ from gpuledger.trace.spans import Ints
 from gpuledger.trace.statistics import median
 
 SAMPLE: Final = 20_000  # so many of a kind are enough to know what is usual
-TRIMMED: Final = 0.1  # this share of the lowest and of the highest is left out of a mean
+TRIMMED_SHARE: Final = 0.1  # this share of the lowest and of the highest is left out of a mean
 FEWEST: Final = 4  # fewer of a pair of names say less than all of their kind
 
 
 def trimmed_mean(values: NDArray[Any]) -> int:
     """The mean without the extremes."""
     ordered = np.sort(sample(values))
-    cut = int(len(ordered) * TRIMMED)
+    cut = int(len(ordered) * TRIMMED_SHARE)
     return round(float(ordered[cut : len(ordered) - cut].mean()))
 
 
@@ -114,8 +114,7 @@ KINDS: Final = ("kernel", "collective", IN_GRAPH, "collective in a graph")
 """Of operations; copies are of the kind that NVIDIA gives them, in numbers behind these."""
 
 _SIZE_BITS: Final = 6
-_SMALL_COPY_NS: Final = 4_096
-"""Copies that take less are all alike."""
+_SMALL_COPY_NS: Final = 4_096  # copies that take less are all alike
 
 
 def launch_key(call: Key, kind: Key, from_begin: Key) -> Key:
@@ -129,10 +128,8 @@ def pair_key(before: Key, kind: Key) -> Key:
 
 
 def wake_up_key(name: Ints, copy_ns: Ints) -> Ints:
-    """Of calls that wait: by name, and, if it is for their own copy, how long that takes.
-
-    What comes after the device's part of a copy from or to pageable memory grows with its size.
-    """
+    """Of calls that wait: by name, and, if it is for their own copy, how long that takes. What comes after the device's
+    part of a copy from or to pageable memory grows with its size."""
     size = np.where(copy_ns > 0, np.log2(np.maximum(copy_ns, _SMALL_COPY_NS)).astype(np.int64), 0)
     return (name << _SIZE_BITS) + size
 

@@ -28,10 +28,8 @@ __all__ = ("is_compiled", "native")
 
 
 def is_compiled() -> bool:
-    """Whether the passes were compiled, all of them; GPULEDGER_NATIVE=0 leaves them out.
-
-    A checkout that went on without being built again lacks the newer ones: plain Python gives the same.
-    """
+    """Whether the passes were compiled, all of them; GPULEDGER_NATIVE=0 leaves them out. A checkout that went on
+    without being built again lacks the newer ones: plain Python gives the same."""
     return os.environ.get("GPULEDGER_NATIVE") != "0" and all(hasattr(native, name) for name in _PASSES)
 
 
@@ -150,11 +148,9 @@ NO_LIMIT: Final = 1 << 62  # the latest time of what nothing depends on
 
 
 class HeldPath(Struct, frozen=True, eq=False):
-    """What held an event up, from the last to the first; the segments follow one another without a gap.
-
-    An operation holds the path from what it waited for; a call from the end of its thread's last one, with the code
-    between; a call that waited for an operation (`CALL_ENDS`) from that one's end.
-    """
+    """What held an event up, from the last to the first; the segments follow one another without a gap. An operation
+    holds the path from what it waited for; a call from the end of its thread's last one, with the code between; a call
+    that waited for an operation (`CALL_ENDS`) from that one's end."""
 
     event: Ints
     start_ns: Ints

@@ -69,10 +69,8 @@ def _operations(trace: Trace, work: Activities, graph: DependencyGraph, times: T
 
 
 class _Clocks:
-    """From recorded instants to those of the replay: of each thread that calls CUDA, of each process by its busiest.
-
-    A clock is the instants of a thread's calls, as recorded and in the replay.
-    """
+    """From recorded instants to those of the replay: of each thread that calls CUDA, of each process by its busiest. A
+    clock is the instants of a thread's calls, as recorded and in the replay."""
 
     def __init__(self, host: Host, graph: DependencyGraph, times: Times) -> None:
         self.of_thread: dict[int, tuple[Ints, Ints]] = {}

@@ -1,6 +1,6 @@
 """One device's steady stretch, replayed with changes: edits in, how long it would take out.
 
-All of a trace is replayed, or of a long run of like steps as many as are needed (`Excerpt`).
+All of a trace is replayed, or of a long run of like steps as many as are needed (`ReplayWindow`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ENOUGH_FOLLOWED: Final = 250_000
 FEWEST_STEPS: Final = 5  # but no fewer steps than this
 
 
-class Excerpt(Struct, frozen=True, eq=False):
+class ReplayWindow(Struct, frozen=True, eq=False):
     """Part of a trace, with one device's steady stretch as far as it is measured."""
 
     host: Host
@@ -55,9 +55,9 @@ class Excerpt(Struct, frozen=True, eq=False):
         return here, place[here]
 
 
-def excerpt(
+def replay_window(
     trace: Trace, device: Device, *, enough: int = ENOUGH, fewest: int = FEWEST_STEPS, lead: int = 1
-) -> Excerpt:
+) -> ReplayWindow:
     """What is replayed for a device: so many operations, but no fewer steps than that, and `lead` steps before them."""
     if device.steps is None:
         return whole(device)
@@ -69,12 +69,12 @@ def excerpt(
     first = max(warm_up + (count - warm_up - steps) // 2, 1)
     measured = Span(int(edges[first]), int(edges[first + steps]))
     host, work, rows = _cut(trace, device, Span(int(edges[first - lead]), measured.end_ns))
-    return Excerpt(host, work, rows, clip(device.steady_stretches, measured), steps)
+    return ReplayWindow(host, work, rows, clip(device.steady_stretches, measured), steps)
 
 
-def whole(device: Device) -> Excerpt:
+def whole(device: Device) -> ReplayWindow:
     """All of it."""
-    return Excerpt(device.host, device.work, None, device.steady_stretches, device.step_count)
+    return ReplayWindow(device.host, device.work, None, device.steady_stretches, device.step_count)
 
 
 def _cut(trace: Trace, device: Device, span: Span) -> tuple[Host, Activities, Positions]:
@@ -109,7 +109,6 @@ class Anchor(Struct, frozen=True):
     after_ns: int
 
     def in_replay(self, times: Times) -> int:
-        """When it comes in a replay."""
         moved = {AnchorKind.END: times.end, AnchorKind.START: times.start, AnchorKind.CALL: times.call_begin}
         return self.after_ns + (int(moved[self.kind][self.position]) if self.kind in moved else 0)
 
@@ -117,7 +116,7 @@ class Anchor(Struct, frozen=True):
 class Scenario:
     """What changes would do to one device. Its graph is that of all devices: they share hosts, and wait together."""
 
-    def __init__(self, trace: Trace, device: Device, part: Excerpt, graph: DependencyGraph) -> None:
+    def __init__(self, trace: Trace, device: Device, part: ReplayWindow, graph: DependencyGraph) -> None:
         self.trace, self.device, self.part, self.graph = trace, device, part, graph
         self._saved_ns: dict[tuple[Edit, ...], int] = {}
 
@@ -143,10 +142,8 @@ class Scenario:
         return sum(self.instant(times, end) - self.instant(times, start) for start, end in self.stretches)
 
     def saved_ns(self, *edits: Edit) -> int:
-        """How much shorter the steady stretch would be; a change that makes it longer saves nothing.
-
-        The same changes are replayed once: rules ask for each of theirs, and their order for the first of them again.
-        """
+        """How much shorter the steady stretch would be; a change that makes it longer saves nothing. The same changes
+        are replayed once: rules ask for each of theirs, and their order for the first of them again."""
         if edits not in self._saved_ns:
             self._saved_ns[edits] = max(self.device.steady_ns - self.steady_ns(*edits), 0)
         return self._saved_ns[edits]
@@ -186,16 +183,16 @@ class Scenario:
 
 def scenario(trace: Trace, device: Device, *, sampled: bool = False) -> Scenario:
     """For one device of a trace; `sampled`: of a long run of like steps only as many as are needed."""
-    return _of_part(trace, device, excerpt(trace, device) if sampled else whole(device))
+    return _of_part(trace, device, replay_window(trace, device) if sampled else whole(device))
 
 
 def scenarios(trace: Trace, devices: Sequence[Device], *, enough: int | None = None) -> tuple[Scenario, ...]:
     """For all devices of a trace, with one graph of all; with `enough`, of a long run of steps so many operations."""
-    parts = [whole(device) if enough is None else excerpt(trace, device, enough=enough) for device in devices]
+    parts = [whole(device) if enough is None else replay_window(trace, device, enough=enough) for device in devices]
     return tuple(_of_part(trace, device, part) for device, part in zip(devices, parts, strict=True))
 
 
-def _of_part(trace: Trace, device: Device, part: Excerpt) -> Scenario:
+def _of_part(trace: Trace, device: Device, part: ReplayWindow) -> Scenario:
     """The graph of a whole trace is that of all its devices."""
     if part.rows is not None:
         return Scenario(trace, device, part, dependency_graph(trace, part.host, part.work))

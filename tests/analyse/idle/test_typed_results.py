@@ -64,7 +64,7 @@ def test_operators_are_counted_without_the_ids_that_make_each_another(tmp_path: 
 def test_nothing_launched_and_nothing_allocated_is_not_measured(tmp_path: Path) -> None:
     trace, device = opened(minimal(tmp_path / "a.sqlite", KERNEL=[kernel(0, 1000)]))
     costs = launch_costs(trace, device)
-    assert (costs.launch_calls, costs.queue.activities, costs.queue.launched, costs.queue.delays) == ((), 1, 0, None)
+    assert (costs.launch_calls, costs.queue.activities, costs.queue.launched_share, costs.by_delay) == ((), 1, 0.0, ())
     assert isinstance(memory_totals(trace, device.gpu), NotMeasured)
     assert copies_by_kind(trace, device) == ()
     compute = overlap(device)[0]

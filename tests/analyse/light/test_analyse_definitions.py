@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from gpuledger.analyse.light.kernel_loops import kernel_loops
+from gpuledger.analyse.light.steady_kernels import kernel_loops
 from gpuledger.analyse.memory.figures import CopyFlow
 from gpuledger.analyse.utilization.kernel_use import (
     CLASSES,

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.light.kernel_loops import FEWEST, LONGEST, KernelLoop, kernel_loops
+from gpuledger.analyse.light.steady_kernels import FEWEST, LONGEST, KernelLoop, kernel_loops
 
 
 def loops(names: list[int], parts: list[int] | None = None) -> tuple[KernelLoop, ...]:

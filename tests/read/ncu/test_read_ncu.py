@@ -137,7 +137,7 @@ def cells_of_details(path: Path) -> Iterator[tuple[int, str, str, str]]:
 
 NVIDIA_DISAGREES = {
     # 1591 %/byte in the report, 1.591 %/Kbyte on the page: ncu scales the % with the prefix of what is below it
-    ("report", "derived__pct_occupancy_per_shared_mem_size"),
+    ("report", "derived__pct_occupancy_per_shared_mem_size")
 }
 
 
@@ -520,8 +520,7 @@ def test_unquoted_cells_are_understood(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
-    [(("12,50", "1.234.567"), (0.125, 1234567.0)), (("12.50", "1,234,567"), (0.125, 1234567.0))],
+    ("values", "expected"), [(("12,50", "1.234.567"), (0.125, 1234567.0)), (("12.50", "1,234,567"), (0.125, 1234567.0))]
 )
 def test_a_decimal_comma(values: tuple[str, str], expected: tuple[float, float], tmp_path: Path) -> None:
     lines = (LONG, row("lts__t_sector_hit_rate.pct", "%", values[0]), row("dram__bytes.sum", "byte", values[1]))

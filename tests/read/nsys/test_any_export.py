@@ -22,7 +22,8 @@ from gpuledger.present.views.steps import steps_answer
 from gpuledger.present.writers import write
 from gpuledger.present.writers.json import json_text
 from gpuledger.selection import Selection
-from gpuledger.verbs.report import Report, build_report
+from gpuledger.verbs.profiled_report import Report
+from gpuledger.verbs.report import build_report
 from support.profiles.nsys_exports import call, kernel, minimal, push
 from support.thorough import some
 from support.traces.book_checks import check_balance
@@ -74,12 +75,7 @@ def test_a_range_that_is_open_much_longer_than_the_steps_is_no_share_of_them(tmp
 def test_the_tree_of_ranges_minds_neither_marks_nor_the_order_of_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nvtx = [
-        push(20, 30, "inner"),
-        push(12, None, "a mark", eventType=34),
-        push(10, 90, "outer"),
-        push(40, 50, "inner"),
-    ]
+    nvtx = [push(20, 30, "inner"), push(12, None, "a mark", eventType=34), push(10, 90, "outer"), push(40, 50, "inner")]
     calls = [call(22, 24, correlationId=1), call(42, 44, correlationId=2), call(60, 62, correlationId=3)]
     kernels = [kernel(25, 35, correlationId=1), kernel(45, 52, correlationId=2), kernel(63, 66, correlationId=3)]
     trace = open_trace(minimal(tmp_path / "a.sqlite", KERNEL=kernels, RUNTIME=calls, NVTX=nvtx))

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS
-from gpuledger.read.nsys import btree
-from gpuledger.read.nsys.container import IntegerColumns
-from gpuledger.read.nsys.sqlite import SqliteExport, open_sqlite
+from gpuledger.read import btree
+from gpuledger.read.columns import IntegerColumns
 from gpuledger.read.source import look_at
+from gpuledger.read.sqlite import SqliteTables, open_sqlite
 from support.command import NAMES
 from support.thorough import some, tries
 
@@ -43,7 +43,7 @@ def quietly(*_: object) -> None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[SqliteExport]:
+def opened(path: Path) -> Iterator[SqliteTables]:
     with open_sqlite(look_at(path), DEFAULT_LIMITS, quietly) as export:
         yield export
 

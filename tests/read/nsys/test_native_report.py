@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from gpuledger import Table, Trace, UnreadableProfile, open_trace
 from gpuledger.read.nsys import report_events
-from gpuledger.read.nsys.report_events import Damage, EventPlan, EventTable, PackedBlock, decode, unpack
+from gpuledger.read.nsys.report_events import EventPlan, EventTable, PackedBlock, decode, unpack
 from gpuledger.read.nsys.report_tables import EVENTS
+from gpuledger.read.protobuf import Damage
 from gpuledger.trace.model import Severity
 from gpuledger.trace.tables import Kind
 from support.command import ROOT, gpuledger

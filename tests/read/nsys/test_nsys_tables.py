@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import NotMeasured, open_trace
-from gpuledger.analyse.recorded.nvidia_tables import CUDA_GPU_KERN_SUM, NVIDIA_REPORTS
+from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.present.digits import cell_text
 from gpuledger.present.sheet import Digits, Sheet
@@ -203,7 +203,7 @@ def test_nvidias_csv_and_text_give_what_the_profile_gives(
     capture: str, unpacked: Callable[[str], Path], tmp_path: Path
 ) -> None:
     trace = open_trace(unpacked(f"{capture}.sqlite"))
-    made = {report.name: nvidia_sheet(report, trace) for report in NVIDIA_REPORTS if report.name in KNOWN}
+    made = {name: nvidia_sheet(report, trace) for name, report in NVIDIA_REPORTS.items() if name in KNOWN}
     sheets = {name: sheet for name, sheet in made.items() if not isinstance(sheet, NotMeasured) and sheet.rows}
     folder = open_summaries(CAPTURES / f"{capture}.nsys-stats")
     assert set(folder.tables) == set(sheets)
@@ -222,7 +222,7 @@ def test_nvidias_csv_and_text_give_what_the_profile_gives(
 
 def test_a_cut_name_is_known_to_be_cut(unpacked: Callable[[str], Path], tmp_path: Path) -> None:
     trace = open_trace(unpacked("decode.sqlite"))
-    sheet = nvidia_sheet(CUDA_GPU_KERN_SUM, trace)
+    sheet = nvidia_sheet(NVIDIA_REPORTS["cuda_gpu_kern_sum"], trace)
     assert not isinstance(sheet, NotMeasured)
     run = open_summaries(written(tmp_path, as_nsys_prints(sheet, 60)))
     whole = [str(row[-1]) for row in sheet.rows]

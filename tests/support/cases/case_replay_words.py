@@ -10,11 +10,11 @@ import numpy as np
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.critical_path import critical_path
-from gpuledger.replay.cross_stream_waits import with_rendezvous
 from gpuledger.replay.edits import with_durations
 from gpuledger.replay.graph import DependencyGraph
 from gpuledger.replay.passes import replay_times
 from gpuledger.replay.scenario import scenario
+from gpuledger.replay.waits import with_rendezvous
 from support.cases.case import (
     US,
     Case,

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from support.cases.case import LANGUAGES, Case, Unexpected
+from support.cases.case_light_words import LIGHT_WORDS
 from support.cases.case_rank_words import RANK_WORDS
 from support.cases.case_replay_words import REPLAY_WORDS
 from support.cases.case_words import PROFILE_WORDS
@@ -21,7 +22,7 @@ from support.traces.book_checks import check_balance
 from support.traces.saving_laws import broken_laws
 from support.traces.trace_notation import filled, number_or_text
 
-EXPECTATIONS = {**PROFILE_WORDS, **REPLAY_WORDS, **RANK_WORDS}
+EXPECTATIONS = {**PROFILE_WORDS, **REPLAY_WORDS, **RANK_WORDS, **LIGHT_WORDS}
 
 
 def check(case: Case) -> None:

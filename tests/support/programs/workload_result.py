@@ -1,4 +1,4 @@
-"""A workload run from its arguments: what it found goes to stdout as one line of JSON, exit code 3 for a FAIL."""
+"""A workload run here: what it found, or as a program, with one line of JSON on stdout and exit code 3 for a FAIL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
+
+from gpuledger_workloads.command_lines import PARSERS
+
+
+def found_by(workload: str, *arguments: str) -> Any:
+    """What a workload finds on the CPU; nothing on a rank that is not the first."""
+    return import_module(f"gpuledger_workloads.{workload}").run(
+        PARSERS[workload]().parse_args(["--device=cpu", *arguments])
+    )
 
 
 def told(

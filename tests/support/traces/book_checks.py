@@ -10,10 +10,10 @@ import numpy as np
 from gpuledger import Trace, open_trace
 from gpuledger.analyse.utilization.kernel_use import CLASSES
 from gpuledger.analyse.utilization.stretches import compute_split
-from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.device import Device, devices
 from gpuledger.ledger.gaps import histogram
 from gpuledger.ledger.host import host_and_activities
+from gpuledger.ledger.window import default_window
 from gpuledger.selection import Selection
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Span, total

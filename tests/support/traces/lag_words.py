@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.replay.build import dependency_graph
-from gpuledger.replay.cross_stream_waits import BY_EVENT, BY_PROCESS
 from gpuledger.replay.lags import _SIZE_BITS, FEWEST, KINDS, TraceLags, middle, usual_by_key
+from gpuledger.replay.waits import BY_EVENT, BY_PROCESS
 from gpuledger.trace.keys import Positions, distinct
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints

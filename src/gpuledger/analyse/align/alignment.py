@@ -7,10 +7,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpuledger.analyse.align.checks import checks
-from gpuledger.analyse.align.kernel_sequences import INSERTED
-from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
-from gpuledger.analyse.align.side_by_side import (
+from gpuledger.analyse.align.checks import (
     COUNTING,
     EXTRA_KERNELS,
     GRAPH,
@@ -24,17 +21,20 @@ from gpuledger.analyse.align.side_by_side import (
     KnownDifferences,
     SideBySide,
     Tier,
-    lay_side_by_side,
+    checks,
     short_label,
     worst,
 )
+from gpuledger.analyse.align.kernel_sequences import INSERTED
+from gpuledger.analyse.align.operation_kernels import Isolation
+from gpuledger.analyse.align.operation_side import OperationSide, forwards_text
 from gpuledger.catalog.kernel_names import EXACT, NONE
 from gpuledger.messages import joined, say
-from gpuledger.regex import NamePattern
 from gpuledger.units import count_text, share_text, time_text
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED
 
 DRIFT: Final = 0.03  # a change over the run that is worth saying
+
 OTHER_SIZE: Final = 3  # forwards with so many times the other side's kernels are hardly the same operation
 
 _STATES: Final = {FAIL: say("NOT ALIGNED"), UNDECIDED: say("UNDECIDED"), WARN: say("ALIGNED WITH REMARKS")}
@@ -164,49 +164,64 @@ _OTHER_KERNEL: Final = say(
     "The mock calls another implementation, or the model fuses what the mock runs separately: build the mock from "
     "the framework's own class, with the model's backend, data type and quantization."
 )
+
 _OTHER_TILE: Final = say(
     "Libraries choose the tile by size, alignment and data type: give the mock the model's batch, sequence length, "
     "head counts, tensor-parallel split and data type."
 )
+
 _MORE_CALLS: Final = say(
     "The mock calls a kernel more often: move initialization, metadata and input preparation out of its forward, or "
     "batch what it runs one by one, as the model does."
 )
+
 _FEWER_CALLS: Final = say(
     "The mock calls a kernel less often: check the number of heads, experts, chunks and micro-batches per forward."
 )
+
 _MISSING: Final = say(
     "Something the operation depends on is not set up in the mock: the KV-cache manager, quantization, position "
     "embeddings, a communicator; or the model fuses it in."
 )
+
 _EXTRA: Final = say(
     "Look for initialization, input preparation or debugging code inside the mock's forward; if the model fuses it "
     "into another kernel, use the fused path. --mock-range=REGEX leaves out what surrounds the forward."
 )
+
 _GRAPH_MOCK: Final = say("Capture the mock's forward in a CUDA graph and time its replay, as the model does.")
+
 _GRAPH_MODEL: Final = say("The model runs without CUDA graphs: time the mock without one, or switch the model's on.")
+
 _GRAPH_PARTLY: Final = say("Capture the same part of the operation in the graph on both sides.")
+
 _SHAPE: Final = say(
     "The grid follows the sizes of the input: give the mock the model's batch, sequence and KV length and head counts."
 )
+
 _OTHER_GPU: Final = say("The two profiles are of different GPUs: record both on the same one.")
+
 _FASTER: Final = say(
     "The kernels have the same launch shape and take less time. Most likely the mock, which repeats one layer, finds "
     "weights and inputs still in the GPU's cache, while in the model other layers run in between: rotate over "
     "several copies of the weights, or flush the cache between forwards. Otherwise compare the KV length, data types "
     "and clocks."
 )
+
 _SLOWER: Final = say(
     "The kernels have the same launch shape and take more time: compare the KV length, data layout and clocks, and "
     "look for other work on the GPU at the same time."
 )
+
 _OTHER_INPUT: Final = say(
     "The launch shapes differ, so the inputs differ: align these first, then compare times again."
 )
+
 _INPUT_UNKNOWN: Final = say(
     "Launch shapes are unknown here, so compare the inputs first: batch, sequence and KV length, data types. "
     "Profiles have them; tables do not."
 )
+
 _NOT_REPLAYED: Final = say("The model replays a CUDA graph: time the mock's replay too.")
 
 
@@ -239,21 +254,6 @@ def _of_latency(sides: SideBySide, checks: tuple[AlignCheck, ...]) -> str:
     if slower and found[GRAPH].verdict == WARN and all(kernel.in_graph for kernel in sides.e2e.kernels):
         return _NOT_REPLAYED
     return _SLOWER if slower else _FASTER
-
-
-class Isolation(Struct, frozen=True):
-    """How the operation was found in the model."""
-
-    by: str  # range, pattern or auto
-    expression: str | None = None
-
-    @property
-    def kernel_pattern(self) -> NamePattern | None:
-        """What the names of kernels have to match, on both sides; None where names say nothing."""
-        return None if self.expression is None or self.by != "pattern" else NamePattern(self.expression)
-
-    def __str__(self) -> str:
-        return self.by if self.expression is None else f"{self.by} '{self.expression}'"
 
 
 class Alignment(Struct, frozen=True):
@@ -294,17 +294,10 @@ class Alignment(Struct, frozen=True):
 
 
 def alignment(
-    mock: OperationSide,
-    e2e: OperationSide,
-    isolation: Isolation,
-    tier: Tier,
-    known: KnownDifferences,
-    *,
-    remarks: tuple[str, ...] = (),
-    whole: bool = True,
+    mock: OperationSide, e2e: OperationSide, isolation: Isolation, tier: Tier, known: KnownDifferences
 ) -> Alignment:
-    """Check a mock; `remarks` are what isolating it had to say."""
-    sides = lay_side_by_side(mock, e2e, whole=whole)
+    """Check a mock."""
+    sides = SideBySide.of(mock, e2e)
     plain = checks(sides, tier, known)
     checked = tuple(
         replace(check, remedy=remedy(check, sides, plain)) if check.verdict in (WARN, FAIL) else check
@@ -320,7 +313,7 @@ def alignment(
         for difference in known.differences
         if difference not in used
     ]
-    return Alignment(sides, isolation, checked, (*explained, *notes(sides), *remarks, *unused))
+    return Alignment(sides, isolation, checked, (*explained, *notes(sides), *mock.notes, *e2e.notes, *unused))
 
 
 def _listed(titles: list[str]) -> str:

@@ -6,6 +6,7 @@ the one that started first, so their own times add up to the time in which any o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from itertools import groupby, zip_longest
@@ -18,13 +19,11 @@ from numpy.typing import NDArray
 from gpuledger.catalog.kernel_families import COMMUNICATION, OTHER, family
 from gpuledger.catalog.kernel_names import EXACT, FAMILY, FUNCTION, NONE, carries, label, likeness, parse, without_tile
 from gpuledger.errors import GpuledgerError
-from gpuledger.ledger.device import Device
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import Positions
 from gpuledger.trace.measured import Dim3
-from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, furthest, shares_in_order
-from gpuledger.trace.tables import NOT_RECORDED, Table
+from gpuledger.trace.tables import NOT_RECORDED
 from gpuledger.units import count_text
 
 
@@ -70,6 +69,7 @@ class Forwards(Struct, frozen=True, dict=True):
     in_graph: NDArray[np.bool_]
     step: Ints  # the step of each forward
     found_by: str  # what the steps were found by; empty where there are none
+    notes: tuple[str, ...] = ()  # what is to be said about how the forwards were found
 
     def __len__(self) -> int:
         return len(self.step)
@@ -147,62 +147,61 @@ def triple(values: NDArray[np.int32]) -> Dim3 | None:
     return None if x == NOT_RECORDED else (x, y, z)
 
 
-def forwards_from(trace: Trace, device: Device, profile: str, kernel: Positions, forward: Positions) -> Forwards:
-    """Forwards from the positions of their kernels in `device.work`, and for each kernel any number of its forward."""
-    work, kernels = device.work, trace[Table.KERNELS]
-    begins = np.full(int(forward.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(begins, forward, work.start_ns[kernel])
-    used = np.unique(forward)
-    number = np.empty(len(begins), np.intp)
-    number[used[np.argsort(begins[used], kind="stable")]] = np.arange(len(used))
-    order = np.lexsort((work.stream[kernel], work.start_ns[kernel], number[forward]))
-    kernel, forward = kernel[order], number[forward[order]]
-    rows = kernels.only("grid", "block").at(work.row[kernel])
-    codes, name = np.unique(work.name[kernel], return_inverse=True)
-    steps = device.steps
-    begin = work.start_ns[kernel[np.searchsorted(forward, np.arange(len(used)))]]
-    step = np.zeros(len(used), np.int64) if steps is None else np.searchsorted(steps.edges_ns, begin, side="right") - 1
-    gpus = trace.origin.gpus
-    return Forwards(
-        profile=profile,
-        gpu_name=gpus[device.gpu].name if 0 <= device.gpu < len(gpus) else "",
-        rank=trace.origin.rank,
-        forward=forward,
-        start_ns=work.start_ns[kernel],
-        end_ns=work.end_ns[kernel],
-        name=name.reshape(-1),
-        names=tuple(trace.strings.text(code) or "" for code in codes.tolist()),
-        grid=rows["grid"],
-        block=rows["block"],
-        stream=work.stream[kernel],
-        in_graph=work.graph_node[kernel] >= 0,
-        step=step,
-        found_by="" if steps is None else steps.source,
-    )
-
-
 INSERTED, MISSING = "inserted", "missing"  # in the mock only; in the model only
 
 MATCHED: Final = (EXACT, FUNCTION, FAMILY)  # levels at which two kernels do the same work
 
 SAME_SHAPE: Final = 6
+
 POINTS: Final = {EXACT: 5, FUNCTION: 4, FAMILY: 1, NONE: -1_000}
 """What a pair counts; SAME_SHAPE where name, grid and block are the same."""
 
 GAP: Final = 2  # what a kernel without a partner costs
+
 REPLACES: Final = 0.1  # one kernel stands for another if its time is at least this part of the other's
 
 MOST_CELLS: Final = 400_000_000
 """So many pairs of kernels are weighed against each other, two bits each: those of two forwards of 20,000 kernels."""
 
 
-class AlignedPair(Struct, frozen=True):
-    """One line of the alignment: positions of the kernels on each side, None where there is none."""
+class AlignRow(Struct, frozen=True):
+    """One line: a kernel of the mock, one of the model, or both."""
 
-    mock: int | None
-    e2e: int | None
+    mock: ForwardKernel | None
+    e2e: ForwardKernel | None
     level: str  # exact, function or family; none where another kernel stands in a kernel's place; inserted; missing
     moved: bool = False  # both sides run it, at different places of the sequence
+
+    @property
+    def matched(self) -> bool:
+        return self.level in MATCHED
+
+    @property
+    def kernels(self) -> tuple[ForwardKernel, ...]:
+        return tuple(kernel for kernel in (self.mock, self.e2e) if kernel is not None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(kernel.name for kernel in self.kernels)
+
+    @property
+    def same_shape(self) -> bool | None:
+        """Whether grid and block are the same; None where that is not known or not a question."""
+        if self.mock is None or self.e2e is None or self.mock.shape is None or self.e2e.shape is None:
+            return None
+        return self.mock.shape == self.e2e.shape
+
+    @property
+    def ratio(self) -> float | None:
+        """The mock's time over the model's."""
+        if self.mock is None or self.e2e is None or not self.e2e.time_ns:
+            return None
+        return self.mock.time_ns / self.e2e.time_ns
+
+    @property
+    def shape_differs(self) -> bool:
+        """One kernel launched in two shapes; of a retiled one the shape follows from the tile."""
+        return self.level == EXACT and self.same_shape is False
 
 
 class PairPoints:
@@ -260,8 +259,8 @@ def similarity(mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> f
 
 def align_kernels(
     mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel], *, ordered: bool = True
-) -> tuple[AlignedPair, ...]:
-    """Every kernel of both sides in one line. Where the order is not known, names alone make pairs."""
+) -> tuple[AlignRow, ...]:
+    """Every kernel of both sides in one row. Where the order is not known, names alone make pairs."""
     if ordered:
         lines = _best(mock, e2e)[1]
     else:
@@ -269,18 +268,17 @@ def align_kernels(
     paired = {ours: theirs for ours, theirs in lines if ours is not None and theirs is not None}
     moved = _paired_elsewhere(mock, e2e, paired, ordered=ordered)
     back = {theirs: ours for ours, theirs in moved.items()}
-    pairs = []
+    rows = []
     for ours, theirs in lines:
-        is_moved = ours is None and theirs in back
-        partner = back[theirs] if is_moved and theirs is not None else ours
-        if partner is not None and theirs is not None:
+        partner = back.get(theirs) if ours is None and theirs is not None else ours
+        if theirs is None:
+            rows += [AlignRow(mock[ours], None, INSERTED)] if ours is not None and ours not in moved else []
+        elif partner is None:
+            rows.append(AlignRow(None, e2e[theirs], MISSING))
+        else:
             level = likeness(mock[partner].name, e2e[theirs].name)
-            pairs.append(AlignedPair(partner, theirs, level, moved=is_moved and ordered))
-        elif ours is None:
-            pairs.append(AlignedPair(None, theirs, MISSING))
-        elif ours not in moved:
-            pairs.append(AlignedPair(ours, None, INSERTED))
-    return tuple(_with_replaced(pairs, mock, e2e)) if ordered else tuple(pairs)
+            rows.append(AlignRow(mock[partner], e2e[theirs], level, moved=ours is None and ordered))
+    return tuple(_with_replaced(rows) if ordered else rows)
 
 
 _DIAGONAL, _UP, _LEFT, _FIRST = range(4)
@@ -354,23 +352,23 @@ def _paired_elsewhere(
     return elsewhere
 
 
-def _with_replaced(
-    lines: Sequence[AlignedPair], mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]
-) -> Iterable[AlignedPair]:
-    """The lines with what is left over on both sides at one place put side by side."""
-    for _, stretch in groupby(lines, key=lambda line: line.level in (INSERTED, MISSING)):
+def _with_replaced(rows: Sequence[AlignRow]) -> Iterable[AlignRow]:
+    """The rows with what is left over on both sides at one place put side by side."""
+    for is_left_over, stretch in groupby(rows, key=lambda row: row.level in (INSERTED, MISSING)):
         group = list(stretch)
-        ours = [line.mock for line in group if line.mock is not None and line.level == INSERTED]
-        theirs = [line.e2e for line in group if line.e2e is not None and line.level == MISSING]
-        times = sorted((sum(mock[index].time_ns for index in ours), sum(e2e[index].time_ns for index in theirs)))
-        if not ours or not theirs or times[0] < REPLACES * times[1]:
-            yield from group
+        ours = [row.mock for row in group if row.mock is not None]
+        theirs = [row.e2e for row in group if row.e2e is not None]
+        shorter, longer = sorted(sum(kernel.time_ns for kernel in kernels) for kernels in (ours, theirs))
+        if is_left_over and ours and theirs and shorter >= REPLACES * longer:
+            yield from (AlignRow(left, right, NONE) for left, right in zip_longest(ours, theirs))
         else:
-            yield from (AlignedPair(left, right, NONE) for left, right in zip_longest(ours, theirs))
+            yield from group
 
 
 TOLL: Final = 0.5  # a stretch counts if it has more than this part of the points that the sequence itself would have
+
 KEEP: Final = 0.85  # of the best stretch's points; one with less is another operation that resembles this one
+
 MOST_KERNELS: Final = 200_000  # so many kernels of the long sequence are looked at, which takes seconds
 
 SEARCH_MOST_CELLS: Final = 40_000_000
@@ -433,3 +431,20 @@ def _stretches(table: Ints, sequence: Positions, toll: int) -> list[Occurrence]:
                 ours -= step != _UP
             stretches.append(Occurrence(position, end, score - int(outside[position])))
     return stretches
+
+
+MAIN_SHARE: Final = 0.9  # the longest kernels that together hold this share of a side's time are its main ones
+
+
+def main_names(kernels: Sequence[ForwardKernel]) -> frozenset[str]:
+    """The bare names of a side's main kernels."""
+    times = Counter[str]()
+    for kernel in kernels:
+        times[kernel.bare] += kernel.time_ns
+    total, held, main = sum(times.values()), 0, []
+    for name in sorted(times, key=lambda name: -times[name]):
+        if held >= MAIN_SHARE * total:
+            break
+        main.append(name)
+        held += times[name]
+    return frozenset(main)

@@ -1,4 +1,4 @@
-"""An operation's kernels in a profile: which of them belong to which forward.
+"""An operation's forwards in a profile: which kernels belong to which of them.
 
 In the mock a forward is a step, or what of it matches a pattern. In the model it is what was launched inside a range,
 or the kernels whose names match, or a stretch of the kernel sequence that is like the mock's. Only the steady steps
@@ -8,20 +8,23 @@ count. What belongs to a range is told by launch calls, never by the host's time
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from gpuledger.analyse.align.kernel_sequences import ForwardKernel, kernels_searched, occurrences, triple
+from gpuledger.analyse.align.kernel_sequences import ForwardKernel, Forwards, kernels_searched, occurrences, triple
 from gpuledger.attribution.launch_places import longest_repeat, place_of_work
 from gpuledger.catalog.kernel_names import LEVELS, NONE, label, likeness, without_ids
 from gpuledger.errors import NothingRecorded
 from gpuledger.ledger.activity import State
-from gpuledger.ledger.device import Device
+from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.ranges import spans_of_time, thread
 from gpuledger.messages import joined, say
 from gpuledger.regex import NamePattern
+from gpuledger.selection import Selection
 from gpuledger.trace.keys import Positions, group
 from gpuledger.trace.model import Trace, thread_number
 from gpuledger.trace.spans import pairs_inside
@@ -36,6 +39,24 @@ MOST_WITHOUT_STEPS = 20_000
 """In so many kernels a repeated stretch is looked for where no steps are found; the effort grows with the square."""
 
 LISTED = 12  # so many names are listed where none is found
+
+
+class Isolation(Struct, frozen=True):
+    """How the operation was found in the model."""
+
+    by: str  # range, pattern or auto
+    expression: str | None = None
+
+    @property
+    def kernel_pattern(self) -> NamePattern | None:
+        """What the names of kernels have to match, on both sides; None where names say nothing."""
+        return None if self.expression is None or self.by != "pattern" else NamePattern(self.expression)
+
+    def __str__(self) -> str:
+        return self.by if self.expression is None else f"{self.by} '{self.expression}'"
+
+
+_ALL: Final = Isolation("auto")  # a mock is the operation, all of it
 
 
 class OperationKernels(Struct, frozen=True):
@@ -341,3 +362,78 @@ def most_alike(mock: Sequence[ForwardKernel], kinds: Sequence[ForwardKernel]) ->
         like = f"nearest: {label(nearest)} ({how})" if how != NONE else "nothing like it"
         lines.append(f"{label(name)} of the mock: {like}")
     return "\n".join(lines)
+
+
+def _forwards(trace: Trace, device: Device, profile: str, operation: OperationKernels) -> Forwards:
+    work, kernel, forward = device.work, operation.kernel, operation.forward
+    begins = np.full(int(forward.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(begins, forward, work.start_ns[kernel])
+    used = np.unique(forward)
+    number = np.empty(len(begins), np.intp)
+    number[used[np.argsort(begins[used], kind="stable")]] = np.arange(len(used))
+    order = np.lexsort((work.stream[kernel], work.start_ns[kernel], number[forward]))
+    kernel, forward = kernel[order], number[forward[order]]
+    rows = trace[Table.KERNELS].only("grid", "block").at(work.row[kernel])
+    codes, name = np.unique(work.name[kernel], return_inverse=True)
+    steps = device.steps
+    begin = work.start_ns[kernel[np.searchsorted(forward, np.arange(len(used)))]]
+    step = np.zeros(len(used), np.int64) if steps is None else np.searchsorted(steps.edges_ns, begin, side="right") - 1
+    gpus = trace.origin.gpus
+    return Forwards(
+        profile=profile,
+        gpu_name=gpus[device.gpu].name if 0 <= device.gpu < len(gpus) else "",
+        rank=trace.origin.rank,
+        forward=forward,
+        start_ns=work.start_ns[kernel],
+        end_ns=work.end_ns[kernel],
+        name=name.reshape(-1),
+        names=tuple(trace.strings.text(code) or "" for code in codes.tolist()),
+        grid=rows["grid"],
+        block=rows["block"],
+        stream=work.stream[kernel],
+        in_graph=work.graph_node[kernel] >= 0,
+        step=step,
+        found_by="" if steps is None else steps.source,
+        notes=operation.notes,
+    )
+
+
+def mock_forwards(
+    trace: Trace, profile: str, wanted: Selection, mock_range: str | None = None, isolation: Isolation = _ALL
+) -> Forwards:
+    """A forward of the mock is a step of it, or a range that matches; with a pattern, what matches of it."""
+    devices = analyse_devices(trace, profile, wanted)
+    busiest = max(devices, key=lambda device: device.compute_ns)
+    operation = by_steps(busiest, profile) if mock_range is None else by_range(trace, busiest, profile, mock_range)
+    if isolation.kernel_pattern is not None:
+        operation = matching_names(trace, busiest, profile, operation, isolation.kernel_pattern)
+    if len(devices) > 1:
+        gpus = {"count": len(devices), "gpu": busiest.gpu}
+        several = say(
+            "{profile}: {count} GPUs in use; GPU {gpu}, the busiest, is taken as the mock", profile=profile, **gpus
+        )
+        operation = replace(operation, notes=(*operation.notes, several))
+    return _forwards(trace, busiest, profile, operation)
+
+
+def model_forwards(
+    trace: Trace, profile: str, wanted: Selection, isolation: Isolation, mock: Sequence[ForwardKernel]
+) -> tuple[Forwards, ...]:
+    """The operation on every GPU of the model; a GPU that does not run it is left out if another one does."""
+    forwards: list[Forwards] = []
+    refused: list[NothingRecorded] = []
+    for device in analyse_devices(trace, profile, wanted):
+        try:
+            if isolation.expression is None:
+                operation = by_sequence(trace, device, profile, mock)
+            elif isolation.by == "range":
+                operation = by_range(trace, device, profile, isolation.expression)
+            else:
+                operation = by_pattern(trace, device, profile, isolation.expression, mock)
+        except NothingRecorded as error:
+            refused.append(error)
+            continue
+        forwards.append(_forwards(trace, device, profile, operation))
+    if not forwards:
+        raise refused[0]
+    return tuple(forwards)

@@ -16,8 +16,9 @@ from gpuledger.analyse.diff.run_side import (
     RunRange,
     RunSide,
     StepLaunches,
-    added_ranges,
-    sum_alike,
+    by_name,
+    kernel_key,
+    pooled,
 )
 from gpuledger.catalog.calls import call_kind
 from gpuledger.catalog.kernel_families import family
@@ -49,7 +50,7 @@ def side_of_tables(printed: PrintedTables, name: str, families: tuple[tuple[str,
     calls, launches = None, None
     if "cuda_api_sum" in tables:
         named = ((without_version(row.name), row) for row in tables["cuda_api_sum"].rows)
-        calls = sum_alike(Call(function, call_kind(function), row.count, row.total_ns or 0) for function, row in named)
+        calls = pooled((Call(name, call_kind(name), row.count, row.total_ns or 0) for name, row in named), by_name)
         launching = tuple(call for call in calls if call.kind == "launch")
         launches = StepLaunches((sum(call.calls for call in launching),), launching)
     times = {row.name: row for row in tables[_TIMES].rows} if _TIMES in tables else {}
@@ -80,13 +81,8 @@ def side_of_tables(printed: PrintedTables, name: str, families: tuple[tuple[str,
 
 def _ranges(table: PrintedTable) -> tuple[RunRange, ...]:
     """Ranges by name; the default domain's colon goes, another domain stays."""
-    sums: dict[str, RunRange] = {}
-    for row in table.rows:
-        name = without_ids(row.name.removeprefix(":")) or "(no name)"
-        run_range = RunRange(name, row.count, row.total_ns or 0)
-        if row.count:
-            sums[name] = added_ranges(sums[name], run_range) if name in sums else run_range
-    return tuple(sums.values())
+    named = ((without_ids(row.name.removeprefix(":")) or "(no name)", row) for row in table.rows if row.count)
+    return pooled((RunRange(name, row.count, row.total_ns or 0) for name, row in named), by_name)
 
 
 def _kernels(table: PrintedTable, families: tuple[tuple[str, str], ...]) -> tuple[RunKernel, ...]:
@@ -95,7 +91,7 @@ def _kernels(table: PrintedTable, families: tuple[tuple[str, str], ...]) -> tupl
         RunKernel(name, parse(name).bare, NO_SHAPE, NO_SHAPE, (), family(name, families), row.count, row.total_ns or 0)
         for name, row in named
     )
-    return sum_alike(kernels, as_last=True)
+    return pooled(kernels, kernel_key)
 
 
 def _closed(name: str) -> str:

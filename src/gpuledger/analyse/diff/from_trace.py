@@ -24,9 +24,9 @@ from gpuledger.analyse.diff.run_side import (
     RunSide,
     RunUse,
     StepLaunches,
-    added_copies,
+    kernel_key,
     median_of,
-    sum_alike,
+    pooled,
 )
 from gpuledger.analyse.kernels.step_kernels import overview
 from gpuledger.analyse.light.books import light_books
@@ -41,7 +41,7 @@ from gpuledger.catalog.kernel_names import parse, without_ids, without_numbers
 from gpuledger.ledger.activity import GRAPH_FAMILY, State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import innermost, spans_of_time, thread
-from gpuledger.replay.scenario import excerpt
+from gpuledger.replay.scenario import replay_window
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.model import NotMeasured, Severity, Trace
@@ -241,7 +241,7 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
         else by_function(calls.where(begins_in(stretch, calls) & of_this_gpu(device, calls))),
         launches=None if trace.missing(Table.CALLS) else _launches(device, edges),
         ranges=None if ranges is None else ranges[0],
-        copies=_copies(copies_by_kind(trace, device)),
+        copies=pooled(map(_copied, copies_by_kind(trace, device)), lambda copied: copied.kind),
         peak_bytes=None if isinstance(memory, NotMeasured) else memory.peak_bytes,
         kernel_steps=by_step,
         range_steps={} if ranges is None else ranges[1],
@@ -256,7 +256,7 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
 
 def _busy(trace: Trace, device: Device, sampled: SampledUse | None) -> tuple[int, int, int, int] | None:
     """What compute was good for, as reports say it: of the steps that are replayed."""
-    part = excerpt(trace, device)
+    part = replay_window(trace, device)
     books = light_books(device, SteadyKernels(trace, device, part.host, part.work, *use_and_clock(sampled)))
     if books is None or not books.is_telling:
         return None
@@ -350,7 +350,7 @@ def _compute(trace: Trace, device: Device, here: Positions, time: Ints, families
     if whole.any():
         counts = int(whole.sum()), int(time[whole].sum())
         kernels.append(RunKernel(WHOLE_GRAPH, WHOLE_GRAPH, NO_SHAPE, NO_SHAPE, (), GRAPH_FAMILY, *counts))
-    return sum_alike(kernels, as_last=True)
+    return pooled(kernels, kernel_key)
 
 
 def _comm(trace: Trace, device: Device, here: Positions) -> tuple[RunKernel, ...]:
@@ -362,7 +362,7 @@ def _comm(trace: Trace, device: Device, here: Positions) -> tuple[RunKernel, ...
         for _, code, count, spent_ns in every
         for name in (trace.strings.text(code) or "",)
     )
-    return sum_alike(kernels, as_last=True)
+    return pooled(kernels, kernel_key)
 
 
 def by_function(calls: Rows) -> tuple[Call, ...]:
@@ -390,12 +390,8 @@ def _launches(device: Device, edges: Ints) -> StepLaunches:
     return StepLaunches(tuple(counts.tolist()), by_function(host.calls.at(launching)))
 
 
-def _copies(copies: Sequence[CopyRow]) -> tuple[Copied, ...]:
-    """Added up by what people call the way."""
-    sums: dict[str, Copied] = {}
-    for copied in copies:
-        kind, source, target = copied.kind, copied.source, copied.target
-        way = f"{kind}, {source} to {target}" if source and target else kind or "unknown"
-        own = Copied(way, copied.copies, copied.total_bytes, copied.total_ns)
-        sums[way] = added_copies(sums[way], own) if way in sums else own
-    return tuple(sums.values())
+def _copied(copies: CopyRow) -> Copied:
+    """By what people call the way."""
+    kind, source, target = copies.kind, copies.source, copies.target
+    way = f"{kind}, {source} to {target}" if source and target else kind or "unknown"
+    return Copied(way, copies.copies, copies.total_bytes, copies.total_ns)

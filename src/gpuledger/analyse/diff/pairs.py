@@ -24,7 +24,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpuledger.analyse.diff.run_side import KERNEL_TIME, NO_SHAPE, STEP, RunKernel, RunRange, RunSide, added_ranges
+from gpuledger.analyse.diff.run_side import KERNEL_TIME, NO_SHAPE, STEP, RunKernel, RunRange, RunSide, by_name, pooled
 from gpuledger.catalog.kernel_families import OTHER
 from gpuledger.catalog.kernel_names import label, without_numbers, without_tile
 from gpuledger.errors import GpuledgerError
@@ -190,11 +190,8 @@ def pair_ranges(
 
 def _without_numbers(ranges: Iterable[RunRange]) -> dict[str, RunRange]:
     """Ranges that differ in their numbers alone, together."""
-    groups: dict[str, RunRange] = {}
-    for run_range in ranges:
-        name = without_numbers(run_range.name)
-        groups[name] = added_ranges(groups[name], run_range) if name in groups else replace(run_range, name=name)
-    return groups
+    bare = (replace(run_range, name=without_numbers(run_range.name)) for run_range in ranges)
+    return {run_range.name: run_range for run_range in pooled(bare, by_name)}
 
 
 def _holds_the_same(old: RunRange, new: RunRange) -> bool:

@@ -3,6 +3,7 @@
 Sums are over all steps of the side, so that they stay whole numbers; divide by `steps` for one step. Books and lengths
 are kept step by step, because that is where the noise shows. Where a profile has no steps its window is the one step;
 tables of `nsys stats` have not even that, and their whole is the time of the kernels. `baseline` saves a side.
+`range_shares` says how much of the whole each range of one run is, set-up left out.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Final, TypeVar
+from operator import attrgetter
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 import numpy as np
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Meta, Struct, field
+from msgspec.structs import astuple, replace
 
 from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.catalog.calls import CallKind
+from gpuledger.catalog.range_names import is_of_library, sounds_like_a_round, sounds_like_set_up
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.books import UNCLASSIFIED, Line, LineKind
+from gpuledger.messages import say
+from gpuledger.rows import LabelledCode
 from gpuledger.selection import Selection
 from gpuledger.timing.timed_operations import CALL, TimedOperation
 from gpuledger.trace.measured import Dim3
@@ -138,7 +143,7 @@ class RunSide(Struct, frozen=True, tag_field="schema", tag="gpuledger.baseline/1
     losses: tuple[str, ...] = ()  # what was lost on reading, in sentences without a full stop
     use: tuple[RunUse, ...] = ()  # of the kernels of the steady steps; none where nothing was sampled
     busy_clock_hz: float | None = None  # the mean clock of the multiprocessors while kernels ran
-    busy_ns: tuple[int, int, int, int] | None = None
+    busy_ns: Annotated[tuple[int, ...], Meta(min_length=4, max_length=4)] | None = None
     """Compute of all steps as light, lost, avoidable and unknown; None where little of it is known."""
     overlap_ns: int = 0
     """What compute kernels run beside others: the sum of their times less the time in which any of them ran."""
@@ -201,11 +206,14 @@ def pool_runs(sides: Sequence[RunSide], name: str) -> RunSide:
             raise GpuledgerError(f"{name}: {what} of these runs differ, so they are not runs of the same", found=states)
     lines = tuple(dict.fromkeys(line for side in sides for line in side.lines))
     books = [dict(zip(side.lines, row, strict=False)) for side in sides for row in side.books_ns]
-    idle = Counter[str]()
+    idle, phases = Counter[str](), Counter[str]()
     for side in sides:
         idle.update(side.idle_ns)
-    launches = [side.launches for side in sides if side.launches is not None]
-    peaks = [side.peak_bytes for side in sides if side.peak_bytes is not None]
+        phases.update(side.phases_ns)
+    use: dict[object, RunUse] = {}
+    for kernel in (kernel for side in sides for kernel in side.use):
+        like = kernel.name, kernel.grid, kernel.block
+        use[like] = _mean_use(use[like], kernel) if like in use else kernel
     return replace(
         first,
         name=name,
@@ -214,66 +222,68 @@ def pool_runs(sides: Sequence[RunSide], name: str) -> RunSide:
         lines=lines,
         books_ns=tuple(tuple(row.get(line, 0) for line in lines) for row in books),
         idle_ns=dict(idle) if all(side.knows_triggers for side in sides) else {},
-        kernels=sum_alike(kernel for side in sides for kernel in side.kernels),
-        comm=sum_alike(kernel for side in sides for kernel in side.comm),
-        calls=_if_all([side.calls for side in sides], lambda runs: sum_alike(chain(*runs))),
-        launches=StepLaunches(
-            tuple(count for run in launches for count in run.per_step),
-            sum_alike(call for run in launches for call in run.functions),
-        )
-        if len(launches) == len(sides)
-        else None,
-        ranges=_if_all([side.ranges for side in sides], lambda runs: _sum_by(chain(*runs), _like, added_ranges)),
-        copies=_sum_by((copied for side in sides for copied in side.copies), lambda copied: copied.kind, added_copies),
-        peak_bytes=max(peaks) if peaks else None,
+        kernels=pooled((kernel for side in sides for kernel in side.kernels), kernel_key),
+        comm=pooled((kernel for side in sides for kernel in side.comm), kernel_key),
+        calls=_if_all([side.calls for side in sides], lambda runs: pooled(chain(*runs), by_name)),
+        launches=_if_all(
+            [side.launches for side in sides],
+            lambda runs: StepLaunches(
+                tuple(count for run in runs for count in run.per_step),
+                pooled((call for run in runs for call in run.functions), by_name),
+            ),
+        ),
+        ranges=_if_all([side.ranges for side in sides], lambda runs: pooled(chain(*runs), by_name)),
+        copies=pooled((copied for side in sides for copied in side.copies), lambda copied: copied.kind),
+        peak_bytes=max((side.peak_bytes for side in sides if side.peak_bytes is not None), default=None),
         kernel_steps=_in_all([side.kernel_steps for side in sides]),
         range_steps=_in_all([side.range_steps for side in sides]),
         losses=tuple(dict.fromkeys(loss for side in sides for loss in side.losses)),
-        use=_sum_by(
-            (kernel for side in sides for kernel in side.use),
-            lambda kernel: (kernel.name, kernel.grid, kernel.block),
-            _use_mean,
-        )
-        if all(side.use for side in sides)
-        else (),
+        use=tuple(use.values()) if all(side.use for side in sides) else (),
         busy_clock_hz=_if_all([side.busy_clock_hz for side in sides], lambda clocks: sum(clocks) / len(clocks)),
-        busy_ns=_if_all([side.busy_ns for side in sides], _added_busy),
+        busy_ns=_if_all([side.busy_ns for side in sides], lambda runs: tuple(map(sum, zip(*runs, strict=True)))),
         overlap_ns=sum(side.overlap_ns for side in sides),
-        phases_ns=dict(sum((Counter(side.phases_ns) for side in sides), Counter[str]()))
-        if all(side.phases_ns for side in sides)
-        else {},
+        phases_ns=dict(phases) if all(side.phases_ns for side in sides) else {},
     )
 
 
+_Item = TypeVar("_Item", bound=Struct)
+
 _T = TypeVar("_T")
+
 _R = TypeVar("_R")
 
 
-_Counted = TypeVar("_Counted", RunKernel, Call)
-
-
-def sum_alike(items: Iterable[_Counted], *, as_last: bool = False) -> tuple[_Counted, ...]:
-    """Calls and time of like kernels, or of calls of one function, together; what else there is, from first or last."""
-    return _sum_by(
-        items,
-        _like,
-        lambda one, other: replace(
-            other if as_last else one, calls=one.calls + other.calls, time_ns=one.time_ns + other.time_ns
-        ),
-    )
-
-
-def _like(item: RunKernel | Call | RunRange) -> object:
-    return (item.bare, item.grid, item.block, item.place) if isinstance(item, RunKernel) else item.name
-
-
-def _sum_by(items: Iterable[_T], key: Callable[[_T], object], add: Callable[[_T, _T], _T]) -> tuple[_T, ...]:
-    """Like things together, in the order in which each first comes."""
-    sums: dict[object, _T] = {}
+def pooled(items: Iterable[_Item], key: Callable[[_Item], object]) -> tuple[_Item, ...]:
+    """Like things added up, in the order in which each first comes."""
+    sums: dict[object, _Item] = {}
     for item in items:
         like = key(item)
-        sums[like] = add(sums[like], item) if like in sums else item
+        sums[like] = added(sums[like], item) if like in sums else item
     return tuple(sums.values())
+
+
+def added(first: _Item, second: _Item) -> _Item:
+    """Two kinds as one: numbers are summed, None where either is not known; it is called as the first."""
+    sums = {name: _sum(getattr(first, name), getattr(second, name)) for name in first.__struct_fields__}
+    return replace(first, **sums)
+
+
+def _sum(first: Any, second: Any) -> Any:
+    if first is None or second is None:
+        return None
+    if isinstance(first, int):
+        return first + second
+    if isinstance(first, dict):
+        return {name: first.get(name, 0) + second.get(name, 0) for name in first | second}
+    return tuple(dict.fromkeys((*first, *second))) if isinstance(first, tuple) and first != second else first
+
+
+def kernel_key(kernel: RunKernel) -> object:
+    """Equal for like kernels."""
+    return kernel.bare, kernel.grid, kernel.block, kernel.place
+
+
+by_name: Final = attrgetter("name")
 
 
 def _if_all(parts: Sequence[_T | None], add: Callable[[list[_T]], _R]) -> _R | None:
@@ -291,50 +301,16 @@ def _in_all(parts: Sequence[Mapping[str, tuple[int, ...]]]) -> dict[str, tuple[i
     }
 
 
-def _use_mean(first: RunUse, second: RunUse) -> RunUse:
+def _mean_use(first: RunUse, second: RunUse) -> RunUse:
     """By time; so is the interval, as what runs have in common does not shrink with their number."""
     time_ns = first.time_ns + second.time_ns
     share = second.time_ns / time_ns if time_ns else 0.0
-
-    def between(metric: str, side: str) -> float:
-        one, other = (getattr(use.figures[metric], side) for use in (first, second))
-        return float((1 - share) * one + share * other)
-
+    both = {name: (figure, second.figures[name]) for name, figure in first.figures.items() if name in second.figures}
     figures = {
-        metric: UseFigure(*(between(metric, side) for side in ("percent", "low", "high")))
-        for metric in first.figures
-        if metric in second.figures
+        name: UseFigure(*((1 - share) * old + share * new for old, new in zip(*map(astuple, pair), strict=True)))
+        for name, pair in both.items()
     }
     return replace(first, time_ns=time_ns, figures=figures)
-
-
-def _added_busy(parts: Sequence[tuple[int, int, int, int]]) -> tuple[int, int, int, int]:
-    light, lost, avoidable, unknown = (sum(side) for side in zip(*parts, strict=True))
-    return light, lost, avoidable, unknown
-
-
-def added_copies(first: Copied, second: Copied) -> Copied:
-    """Copies of two kinds as one, by the name of the first."""
-    size = _if_all((first.bytes, second.bytes), sum)
-    return Copied(first.kind, first.count + second.count, size, first.time_ns + second.time_ns)
-
-
-def added_ranges(first: RunRange, second: RunRange) -> RunRange:
-    """Two kinds of range as one, by the name of the first."""
-    return RunRange(
-        first.name,
-        first.instances + second.instances,
-        first.host_ns + second.host_ns,
-        _if_all((first.gpu_ns, second.gpu_ns), sum),
-        _if_all((first.wait_ns, second.wait_ns), sum),
-        tuple(dict.fromkeys((*first.inside, *second.inside))),
-        _if_all((first.calls, second.calls), _added_counts),
-        _if_all((first.work, second.work), _added_counts),
-    )
-
-
-def _added_counts(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    return {name: sum(part.get(name, 0) for part in parts) for name in dict.fromkeys(chain(*parts))}
 
 
 def side_of_timing(timed: TimedOperation, name: str) -> RunSide:
@@ -374,3 +350,60 @@ def like_sides(read: Callable[[Selection], tuple[RunSide, RunSide]], wanted: Sel
         return sides
     repeated = read(replace(wanted, any_level=True))
     return repeated if all(side.whole == STEP for side in repeated) else sides
+
+
+HELD: Final = 0.9  # a range holds the others if they fill this share of it, and no more than all of it
+
+
+class RangeRole(LabelledCode):
+    """What a range of a table is to the whole."""
+
+    PART = "part of the whole", say("part of the whole")
+    HOLDS = "holds the others", say("holds the others")
+    LIBRARY = "a library's", say("a library's")
+    SET_UP = "set-up", say("set-up")
+
+
+class RangeShares(Struct, frozen=True):
+    """The ranges of a side against the whole."""
+
+    whole_ns: int
+    roles: dict[str, RangeRole]  # by name; empty where the whole is that of the steps
+
+    def share(self, run_range: RunRange) -> float | None:
+        """Of the whole; None for what is not counted, and where there is no whole."""
+        if self.roles.get(run_range.name) in (RangeRole.LIBRARY, RangeRole.SET_UP) or not self.whole_ns:
+            return None
+        return run_range.host_ns / self.whole_ns
+
+    def names(self, role: RangeRole) -> list[str]:
+        return [name for name, own in self.roles.items() if own is role]
+
+
+def range_shares(side: RunSide) -> RangeShares:
+    """The whole that a side's ranges are shares of, and which of them make it up."""
+    if side.whole != KERNEL_TIME:
+        return RangeShares(sum(side.length_ns), {})
+    ranges = side.ranges or ()
+    own = [run_range for run_range in ranges if not is_of_library(run_range.name)] or list(ranges)
+    most = max((run_range.instances for run_range in own), default=0)
+    working = [one for one in own if 2 * one.instances > most or not sounds_like_set_up(one.name)]
+    holding, whole_ns = _holding(sorted(working, key=lambda run_range: -run_range.host_ns))
+    roles = {run_range.name: RangeRole.LIBRARY for run_range in ranges}
+    roles |= {run_range.name: RangeRole.SET_UP for run_range in own}
+    roles |= {run_range.name: RangeRole.PART for run_range in working}
+    roles |= dict.fromkeys(holding, RangeRole.HOLDS)
+    return RangeShares(whole_ns, roles)
+
+
+def _holding(longest_first: Sequence[RunRange]) -> tuple[list[str], int]:
+    """Which ranges hold all that are shorter, and the time of those that lie in no other."""
+    holding: list[str] = []
+    whole_ns = 0
+    for run_range in reversed(longest_first):
+        if sounds_like_a_round(run_range.name) and HELD * run_range.host_ns <= whole_ns <= run_range.host_ns:
+            holding.append(run_range.name)
+            whole_ns = run_range.host_ns
+        else:
+            whole_ns += run_range.host_ns
+    return holding, whole_ns

@@ -64,26 +64,6 @@ DELAYS: Final[tuple[tuple[str, int | None], ...]] = (
 """How long launched work waited, each bucket up to but not including its bound."""
 
 
-class QueueDelays(Struct, frozen=True):
-    """From a launch call's return to the start of what it launched; 0 for what began before the call returned."""
-
-    median_ns: float
-    p10_ns: float
-    p90_ns: float
-    ahead_share: float  # of the activities, those that waited longer than AHEAD_NS
-    by_bucket: tuple[tuple[str, int], ...]  # how many activities waited how long, see DELAYS
-
-
-class LaunchQueue(Struct, frozen=True):
-    """How far the host runs ahead."""
-
-    activities: int
-    activities_per_step: float
-    tiny_share: float | None  # of the activities, those shorter than TINY_NS; None where there are none
-    launched: int  # of the activities, those whose launch call was recorded
-    delays: QueueDelays | None  # None where no launch call was recorded
-
-
 class CallRow(Row, frozen=True):
     """The calls of one function in the steady steps."""
 
@@ -142,44 +122,29 @@ class LaunchCosts(Struct, frozen=True):
     """All of it, for one GPU. Calls have the most time first, ranges the most launches."""
 
     gpu: int
-    has_steps: bool
     steady_ns: int
     launch_calls: tuple[CallRow, ...]
     waiting_calls: tuple[CallRow, ...]
     waited_ns: int  # when any thread was in one, in the steady stretch: two that wait at once wait once
-    queue: LaunchQueue
+    queue: QueueRow
+    by_delay: tuple[tuple[str, int], ...]  # how many activities waited how long, see DELAYS; empty: not recorded
     by_range: tuple[LaunchRangeRow, ...]
     by_family: tuple[LaunchFamilyRow, ...]
-
-    @property
-    def queue_row(self) -> QueueRow:
-        queue, delays = self.queue, self.queue.delays
-        return QueueRow(
-            gpu=self.gpu,
-            activities=queue.activities,
-            per_step=queue.activities_per_step if self.has_steps else None,
-            tiny_share=queue.tiny_share,
-            launched_share=share(queue.launched, queue.activities),
-            queued_p10_ns=None if delays is None else delays.p10_ns,
-            queued_median_ns=None if delays is None else delays.median_ns,
-            queued_p90_ns=None if delays is None else delays.p90_ns,
-            ahead_share=None if delays is None else delays.ahead_share,
-        )
 
 
 def launch_costs(trace: Trace, device: Device) -> LaunchCosts:
     """What launching costs on one GPU."""
-    host = device.host
+    host, (queue, by_delay) = device.host, _queue(device)
     waits, launches = np.flatnonzero(device.steady_calls & host.are(CallKind.SYNC)), device.steady_launches
     waited = union(host.calls["start_ns"][waits], host.calls["end_ns"][waits])
     return LaunchCosts(
         gpu=device.gpu,
-        has_steps=device.steps is not None,
         steady_ns=device.steady_ns,
         launch_calls=call_rows(device, launches),
         waiting_calls=call_rows(device, waits),
         waited_ns=int(device.steady_part_ns(waited.start_ns, waited.end_ns).sum()),
-        queue=_queue(device),
+        queue=queue,
+        by_delay=by_delay,
         by_range=_by_range(trace, device, launches),
         by_family=_families(device),
     )
@@ -222,27 +187,32 @@ def _families(device: Device) -> tuple[LaunchFamilyRow, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.kernels, row.family)))
 
 
-def _queue(device: Device) -> LaunchQueue:
+def _queue(device: Device) -> tuple[QueueRow, tuple[tuple[str, int], ...]]:
     work = device.work.of(device.gpu)
     steady = device.begins_steady(work.start_ns)
     tiny, count = (work.end_ns - work.start_ns < TINY_NS) & steady, int(np.count_nonzero(steady))
-    delay, delays = _launch_delays(device), None
+    delay, buckets, ahead_share = _launch_delays(device), tuple[tuple[str, int], ...](), None
     delay.sort()  # once for all that is asked of it
+    low, middle, high = [None] * 3
     if len(delay):
-        ahead = len(delay) - int(np.searchsorted(delay, AHEAD_NS, side="right"))
+        ahead_share = (len(delay) - int(np.searchsorted(delay, AHEAD_NS, side="right"))) / len(delay)
         up_to = np.searchsorted(delay, [bound for _, bound in DELAYS if bound is not None]).tolist()
         counts = np.diff([0, *up_to, len(delay)]).tolist()
         buckets = tuple((name, count) for (name, _), count in zip(DELAYS, counts, strict=True))
         np.maximum(delay, 0, out=delay)
         low, middle, high = (percentile_in_order(delay, percent) for percent in (10, 50, 90))
-        delays = QueueDelays(middle, low, high, ahead / len(delay), buckets)
-    return LaunchQueue(
+    row = QueueRow(
+        gpu=device.gpu,
         activities=count,
-        activities_per_step=count / device.step_count,
+        per_step=per_step(device, count),
         tiny_share=int(np.count_nonzero(tiny)) / count if count else None,
-        launched=len(delay),
-        delays=delays,
+        launched_share=share(len(delay), count),
+        queued_p10_ns=low,
+        queued_median_ns=middle,
+        queued_p90_ns=high,
+        ahead_share=ahead_share,
     )
+    return row, buckets
 
 
 def _launch_delays(device: Device) -> Ints:

@@ -70,11 +70,8 @@ class _Sequence(Struct, frozen=True, eq=False):
 
 
 def ncu_runs(launches: LaunchColumns, wanted: Collection[int], *, together: bool = True) -> tuple[NcuRun, ...]:
-    """Runs in which each wanted kernel (a number of `alike`) is met in the steady steps.
-
-    `together` says that ncu tells functions apart when it counts, so that one run may be for several; if not, each
-    function gets a run of its own.
-    """
+    """Runs in which each wanted kernel (a number of `alike`) is met in the steady steps. `together` says that ncu tells
+    functions apart when it counts, so that one run may be for several; if not, each function gets a run of its own."""
     ordinal: NDArray[np.int32] = ordinals(launches.counted).astype(np.int32)
     waiting = sorted(_sequences(launches, ordinal, wanted), key=lambda sequence: sequence.last)
     runs = []

@@ -80,10 +80,8 @@ class StepOverview(Struct, frozen=True, eq=False):
 def overview(
     trace: Trace, device: Device, scope: str | None = None, kernels: SteadyKernels | None = None
 ) -> StepOverview:
-    """The kernels of one GPU's steady steps; with `scope`, those that were launched inside ranges that match it.
-
-    With all of the device's steady `kernels`, also what they take at its roofs.
-    """
+    """The kernels of one GPU's steady steps; with `scope`, those that were launched inside ranges that match it. With
+    all of the device's steady `kernels`, also what they take at its roofs."""
     work = device.work
     chosen, own_ns, elsewhere_ns = _steady_compute(trace, device, scope)
     where = places(trace, device, chosen)
@@ -122,9 +120,7 @@ def overview(
 
 def _steady_compute(trace: Trace, device: Device, scope: str | None) -> tuple[Positions, Ints, int]:
     """Compute kernels that begin in the steady stretch, the part of each there that is its own, and what is of none.
-
-    That is of those that began before it and reach into it.
-    """
+    That is of those that began before it and reach into it."""
     work = device.work
     compute = work.on(device.gpu)
     compute = compute[work.state[compute] == State.COMPUTE]
@@ -150,9 +146,7 @@ def telling_shapes(
     name: NDArray[np.signedinteger], shape: NDArray[np.signedinteger]
 ) -> tuple[NDArray[np.bool_], Positions]:
     """Where the shape of a launch tells it apart from others of its name, and a number for each name with it, in order.
-
-    It does not for the names with the most shapes, where all together are too many.
-    """
+    It does not for the names with the most shapes, where all together are too many."""
     first, alike = group(name, shape)
     if len(first) <= MOST_SHAPES:
         return same(1, len(name), np.bool_), alike
@@ -194,8 +188,7 @@ def by_size(number: NDArray[np.signedinteger], length: Ints, steps: int) -> NDAr
     return of_class
 
 
-_AT_ONCE: Final = 1 << 18
-"""Rows that are taken apart at a time."""
+_AT_ONCE: Final = 1 << 18  # rows that are taken apart at a time
 
 LEVELS: Final = ("order", "range", "shape", "size", "name", "function", "none")
 """How well a launch matches, the best first: name, shape and its place in the sequence; name, shape and NVTX range;
@@ -334,10 +327,8 @@ def _same_place(place: tuple[str, ...], nvtx: tuple[str, ...]) -> bool:
 
 
 def _launches_in_order(overview: StepOverview, launches: Sequence[JudgedLaunch]) -> dict[int, list[JudgedLaunch]]:
-    """For each entry the launches that stand where it stands in the sequence of a step.
-
-    The launches may begin anywhere in a step and go on into the next one, so they are laid over two of them.
-    """
+    """For each entry the launches that stand where it stands in the sequence of a step. The launches may begin anywhere
+    in a step and go on into the next one, so they are laid over two of them."""
     if len(overview.sequence) * len(launches) > MOST_PAIRS:
         return {}
     twice = overview.sequence * 2

@@ -16,18 +16,31 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.analyse.light.kernel_light import KernelLight, LightSource, kernel_light
-from gpuledger.analyse.light.needless_work import kept_activations, looked_up, looked_up_rows, read_results, unfilled
+from gpuledger.analyse.light.needless_work import (
+    drop_redundant_fills,
+    drop_unused_results,
+    gather_instead_of_onehot_matmul,
+    keep_activations,
+    update_looked_up_rows,
+)
 from gpuledger.analyse.light.reachable import LightRoof
-from gpuledger.analyse.light.steady_kernels import Shortened, SteadyKernels
-from gpuledger.analyse.light.wasted_work import between_products, fused_chains, fused_updates, one_layout, views
+from gpuledger.analyse.light.steady_kernels import KernelSavings, SteadyKernels
+from gpuledger.analyse.light.wasted_work import (
+    fuse_attention,
+    fused_chains,
+    fused_updates,
+    remove_layout_conversions,
+    remove_tensor_copies,
+)
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.trace.keys import distinct, group
 
-WITHOUT: Final[Sequence[Callable[[SteadyKernels], Shortened]]] = (
-    *(kept_activations, looked_up_rows, read_results, unfilled, looked_up),
-    *(one_layout, views, between_products, fused_chains, fused_updates),
+WITHOUT: Final[Sequence[Callable[[SteadyKernels], KernelSavings]]] = (
+    *(keep_activations, update_looked_up_rows, drop_unused_results, drop_redundant_fills),
+    *(gather_instead_of_onehot_matmul, remove_layout_conversions, remove_tensor_copies),
+    *(fuse_attention, fused_chains, fused_updates),
 )
 """Ways of doing without work."""
 
@@ -81,23 +94,17 @@ class LightRow(Struct, frozen=True):
 
 
 class StepAtLight(Struct, frozen=True):
-    """A GPU's steady step with compute at the roofs, nothing avoidable, and never idle.
+    """A GPU's steady step with compute at the roofs, nothing avoidable, and never idle. Kernels that are unknown, and
+    exposed communication and copies, take what they took."""
 
-    Kernels that are unknown, and exposed communication and copies, take what they took.
-    """
-
-    now_ns: int
-    """The mean steady step."""
+    now_ns: int  # the mean steady step
     step_ns: int
     mfu_share: float
     """Of now_ns: arithmetic at the peak of its type, of kernels that it limits. Avoidable work and kernels that memory
     limits, or that are unknown, are left out."""
-    bandwidth_share: float
-    """Of now_ns: bytes at the memory's bandwidth, of kernels that they limit."""
-    unknown_share: float
-    """Of compute: left out of both."""
-    tokens: int | None
-    """Rows of the vocabulary that one step looks up on this GPU; null where that is not known."""
+    bandwidth_share: float  # of now_ns: bytes at the memory's bandwidth, of kernels that they limit
+    unknown_share: float  # of compute: left out of both
+    tokens: int | None  # rows of the vocabulary that one step looks up on this GPU; null where that is not known
 
 
 ENOUGH_KNOWN: Final = 0.1  # what a step could take is told where no more of its compute is unknown
@@ -152,8 +159,7 @@ MOSTLY_KNOWN: Final = 0.5  # books of which less is known say nothing of the who
 
 PARTS: Final = ("light_ns", "lost_ns", "avoidable_ns", "unknown_ns")
 MOST_ROWS: Final = 40
-AT_BANDWIDTH: Final = 0.6
-"""Products of few rows reach 60 to 90 % of the bandwidth."""
+AT_BANDWIDTH: Final = 0.6  # products of few rows reach 60 to 90 % of the bandwidth
 
 
 def light_books(device: Device, kernels: SteadyKernels) -> LightBooks | None:
@@ -196,11 +202,9 @@ LEAST_WORDS: Final = 1000  # a table of fewer rows holds positions, or kinds of 
 
 
 def _tokens(light: KernelLight, steps: int) -> int | None:
-    """How many rows of the vocabulary are looked up in a step.
-
-    A vocabulary is a table that rows are looked up in, and that has as many rows as a product has columns: the logits.
-    Other tables are not of tokens, and a program without lookups says nothing.
-    """
+    """How many rows of the vocabulary are looked up in a step. A vocabulary is a table that rows are looked up in, and
+    that has as many rows as a product has columns: the logits. Other tables are not of tokens, and a program without
+    lookups says nothing."""
     lookups = {number: given.shapes[:2] for number, name, given in light.told if name == LOOKUP and given.shapes[1:]}
     if light.operators is None or not lookups:
         return None

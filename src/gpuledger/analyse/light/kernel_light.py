@@ -331,10 +331,8 @@ def lit_times(
     count: int,
     part_ns: Ints,
 ) -> list[LitTime | None]:
-    """Of `count` groups of kernels, by the number of each one's group; None where nothing is known of one's.
-
-    Kernels are given by their places among the steady ones, each with the part of its time that counts.
-    """
+    """Of `count` groups of kernels, by the number of each one's group; None where nothing is known of one's. Kernels
+    are given by their places among the steady ones, each with the part of its time that counts."""
     light, counts, lit = kernels.once(kernel_light), np.zeros(count, np.int64), np.zeros(count)
     by_source = np.zeros(count * len(LightSource), np.int64)
     for block in sweep.parts(len(places)):

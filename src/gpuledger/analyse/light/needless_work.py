@@ -18,7 +18,7 @@ import numpy as np
 
 from gpuledger.analyse.light.kernel_light import KernelLight, kernel_light
 from gpuledger.analyse.light.reachable import product_ns, stream_ns
-from gpuledger.analyse.light.steady_kernels import Mask, Shortened, SteadyKernels
+from gpuledger.analyse.light.steady_kernels import KernelSavings, Mask, SteadyKernels
 from gpuledger.analyse.operators.arithmetic import COUNTERS, Inputs, Shape
 from gpuledger.catalog.kernel_types import attends_backward, attends_forward, is_backward
 from gpuledger.trace.keys import RowsByKey, distinct, is_among, occurrences
@@ -43,7 +43,7 @@ COMPILED: Final = f"{BACKWARD}: CompiledFunctionBackward"
 """A whole backward pass in one part, in which products are its own, though shaped as forward's."""
 
 
-def kept_activations(kernels: SteadyKernels) -> Shortened:
+def keep_activations(kernels: SteadyKernels) -> KernelSavings:
     """Kernels of forward operators that backward runs again do not run."""
     operators = kernels.once(kernel_light).operators
     if operators is None or not len(operators):
@@ -72,11 +72,9 @@ def kept_activations(kernels: SteadyKernels) -> Shortened:
 
 
 def _again_by_names(kernels: SteadyKernels) -> Mask:
-    """Kernels that ran before backward began, and run again in it, where attention's forward does so as often.
-
-    Each attention has one backward pass: forward runs twice as often. Of micro-batches, forward runs behind the first
-    backward pass as well, but once for each.
-    """
+    """Kernels that ran before backward began, and run again in it, where attention's forward does so as often. Each
+    attention has one backward pass: forward runs twice as often. Of micro-batches, forward runs behind the first
+    backward pass as well, but once for each."""
     again = np.zeros(len(kernels), np.bool_)
     attends, turns = kernels.named(attends_forward), kernels.named(is_backward)
     returns = kernels.named(attends_backward)
@@ -103,12 +101,10 @@ FEW_ROWS: Final = 0.25  # a pass over a table of which fewer rows than this shar
 LOOKUP_BACK: Final = "aten::embedding_dense_backward"
 
 
-def looked_up_rows(kernels: SteadyKernels) -> Shortened:
-    """Passes over a whole table take as long as over the rows that were looked up, of all lookups of a step.
-
-    Not of tables that a product reads, or one of the same size (tied weights have a gradient in every row), nor of
-    several GPUs, whose gradients are summed as a whole.
-    """
+def update_looked_up_rows(kernels: SteadyKernels) -> KernelSavings:
+    """Passes over a whole table take as long as over the rows that were looked up, of all lookups of a step. Not of
+    tables that a product reads, or one of the same size (tied weights have a gradient in every row), nor of several
+    GPUs, whose gradients are summed as a whole."""
     light, took = kernels.once(kernel_light), kernels.took_ns
     which, duration = np.zeros(len(kernels), np.bool_), took.astype(np.float64)
     if light.operators is None or any(name.startswith(COMMUNICATES) for name, _ in light.kinds):
@@ -147,7 +143,7 @@ LEAST_PART: Final = 0.02  # of the steady kernels' time: results that take less 
 FEW_READ: Final = 0.25
 
 
-def read_results(kernels: SteadyKernels) -> Shortened:
+def drop_unused_results(kernels: SteadyKernels) -> KernelSavings:
     """Products take as long as for the rows that are read; backward ends where the last gradient is that is used."""
     light, took = kernels.once(kernel_light), kernels.took_ns
     which, duration = np.zeros(len(kernels), np.bool_), took.astype(np.float64)
@@ -189,10 +185,8 @@ READS_ALL: Final = frozenset(
 
 
 def _is_sliced(light: KernelLight, rows: int, columns: int) -> bool:
-    """Whether a result of so many rows and columns is seen to be cut into rows, and to be taken no other way.
-
-    That nothing else of its width is read says nothing: heads of attention have another width than their product.
-    """
+    """Whether a result of so many rows and columns is seen to be cut into rows, and to be taken no other way. That
+    nothing else of its width is read says nothing: heads of attention have another width than their product."""
     if light.operators is None:
         return False
     cut: set[Shape] = set()
@@ -232,11 +226,9 @@ TORCHS_OWN: Final = re.compile(r"aten::|autograd::|torch::autograd::|\w+Backward
 
 
 def _behind_last_gradient(light: KernelLight) -> Mask:
-    """Kernels of backward passes that run after the last gradient that an optimizer uses was made.
-
-    None where it is not known of every tensor that is written in place, or every gradient, which it is; nor where
-    operators that are not torch's own launch kernels: they may use gradients as they come.
-    """
+    """Kernels of backward passes that run after the last gradient that an optimizer uses was made. None where it is not
+    known of every tensor that is written in place, or every gradient, which it is; nor where operators that are not
+    torch's own launch kernels: they may use gradients as they come."""
     operators = light.operators
     nobody = np.zeros(len(light.took_ns), np.bool_)
     if operators is None or (operators.row < 0).any():  # what no operator launched may update as well
@@ -298,7 +290,7 @@ MAKES_NEW: Final = ("aten::_to_copy", "aten::clone", "aten::contiguous", "aten::
 """What copies into a tensor of its own."""
 
 
-def unfilled(kernels: SteadyKernels) -> Shortened:
+def drop_redundant_fills(kernels: SteadyKernels) -> KernelSavings:
     """Tensors that are written as a whole are not cleared before; gradients are written, not added to zeros."""
     light = kernels.once(kernel_light)
     if light.operators is None or not len(light.operators):
@@ -357,12 +349,10 @@ def _overwritten(kernels: SteadyKernels, light: KernelLight) -> Mask:
 ONE_HOT: Final = "aten::one_hot"
 
 
-def looked_up(kernels: SteadyKernels) -> Shortened:
-    """Rows are picked: the matrix of ones and zeros is neither made, nor cast, nor multiplied with.
-
-    A matrix that a loss compares results with is none of these: backward multiplies gradients of the same size. The
-    product that follows the matrix, and is of forward, has to be with it.
-    """
+def gather_instead_of_onehot_matmul(kernels: SteadyKernels) -> KernelSavings:
+    """Rows are picked: the matrix of ones and zeros is neither made, nor cast, nor multiplied with. A matrix that a
+    loss compares results with is none of these: backward multiplies gradients of the same size. The product that
+    follows the matrix, and is of forward, has to be with it."""
     light, took = kernels.once(kernel_light), kernels.took_ns
     inside, operators = light.inside(ONE_HOT), light.operators
     which, duration = np.zeros(len(kernels), np.bool_), np.zeros(len(kernels))

@@ -26,8 +26,8 @@ from gpuledger.analyse.light.reachable import (
     product_ns,
     stream_ns,
 )
-from gpuledger.analyse.light.steady_kernels import Mask, Shortened, SteadyKernels
-from gpuledger.analyse.light.wasted_work import narrower_types, spread, views
+from gpuledger.analyse.light.steady_kernels import KernelSavings, Mask, SteadyKernels
+from gpuledger.analyse.light.wasted_work import narrower_types, remove_tensor_copies, use_all_sms
 from gpuledger.analyse.operators.arithmetic import Shape
 from gpuledger.catalog.kernel_types import (
     BY_ELEMENT,
@@ -61,7 +61,7 @@ FIRST_WITH_FLASH: Final = (8, 0)
 HOPPER: Final = (9, 0)
 
 
-def aligned_products(kernels: SteadyKernels) -> Shortened:
+def aligned_products(kernels: SteadyKernels) -> KernelSavings:
     """Products of sizes that no fast kernel takes, at the pace of those that one does."""
     light, took = kernels.once(kernel_light), kernels.took_ns
     few = _has_few_channels(kernels, light)
@@ -91,15 +91,12 @@ def _misaligned_pace(kernels: SteadyKernels) -> NDArray[np.float64]:
 
 
 FEW_CHANNELS: Final = 4
-LEAST_PADDED: Final = 0.05
-"""Of the kernels' time: the first layer alone, whose channels are few, takes less to pad."""
+LEAST_PADDED: Final = 0.05  # of the kernels' time: the first layer alone, whose channels are few, takes less to pad
 
 
 def _has_few_channels(kernels: SteadyKernels, light: KernelLight) -> Mask:
-    """Which convolutions go through images of so few channels that padding them would be most of the work.
-
-    Those of which it is not known are taken to be such: the first layer of a network has three.
-    """
+    """Which convolutions go through images of so few channels that padding them would be most of the work. Those of
+    which it is not known are taken to be such: the first layer of a network has three."""
     few = kernels.of_families(frozenset({"convolution"})) & ~light.has_inputs
     for number, name, given in light.told:
         if "conv" in name:
@@ -118,7 +115,7 @@ def _beside(kernels: SteadyKernels, which: Mask) -> Mask:
     return beside
 
 
-def fused_attention(kernels: SteadyKernels) -> Shortened:
+def fused_attention(kernels: SteadyKernels) -> KernelSavings:
     """Attention with a causal flag for its mask, or with heads of a size that needs no padding."""
     light, took = kernels.once(kernel_light), kernels.took_ns
     attention = kernels.of_families(frozenset({"attention"}))
@@ -167,7 +164,7 @@ Blackwell for desks (12) has those of 2020."""
 LEAST_LENGTH: Final = 1024  # shorter inputs were not measured
 
 
-def newer_attention(kernels: SteadyKernels) -> Shortened:
+def newer_attention(kernels: SteadyKernels) -> KernelSavings:
     """Attention by kernels made for the GPUs before this one, at the pace of those made for it."""
     light, took = kernels.once(kernel_light), kernels.took_ns
     older = kernels.of_families(frozenset({"attention"})) & kernels.named(is_flash_attention_2)
@@ -186,7 +183,7 @@ ACROSS: Final = 0.3
 also go element by element, and reach 0.3 to 0.5: another layout does not help them."""
 
 
-def vectorized(kernels: SteadyKernels) -> Shortened:
+def vectorize_elementwise(kernels: SteadyKernels) -> KernelSavings:
     """Kernels by element that go element by element, at the pace of those that read what lies side by side."""
     light = kernels.once(kernel_light)
     single = (kernels.elements > 0) & ~kernels.named(is_vectorized) & ~kernels.named(copies_tensor)
@@ -203,12 +200,10 @@ MOST_PROCESSORS: Final = 10_000  # no GPU has more, whatever a file says
 LEAST_TAIL: Final = 0.05  # of a kernel's time: a shorter tail is no reason
 
 
-def even_waves(kernels: SteadyKernels) -> Shortened:
-    """Kernels whose last blocks run in a nearly empty GPU take as long as if all waves were full.
-
-    A wave is what the GPU has room for at a time. Blocks of the last one have more of a multiprocessor for themselves,
-    and are as much faster. Kernels that wait for memory have all of it for the last ones.
-    """
+def remove_tail_waves(kernels: SteadyKernels) -> KernelSavings:
+    """Kernels whose last blocks run in a nearly empty GPU take as long as if all waves were full. A wave is what the
+    GPU has room for at a time. Blocks of the last one have more of a multiprocessor for themselves, and are as much
+    faster. Kernels that wait for memory have all of it for the last ones."""
     light, took = kernels.once(kernel_light), kernels.took_ns
     count = 0 if kernels.gpu is None else min(kernels.gpu.sm_count or 0, MOST_PROCESSORS)
     may_be = (took >= LONG_NS) & (kernels.blocks > count)
@@ -232,13 +227,13 @@ VERY_FAR: Final = 0.25
 
 
 REASONS: Final = (
-    *(even_waves, newer_attention, aligned_products, fused_attention, vectorized),
-    *(spread, views, narrower_types),
+    *(remove_tail_waves, newer_attention, aligned_products, fused_attention, vectorize_elementwise),
+    *(use_all_sms, remove_tensor_copies, narrower_types),
 )
 """Ways that say why a kernel is far from its roof."""
 
 
-def at_reachable_pace(kernels: SteadyKernels) -> Shortened:
+def at_reachable_pace(kernels: SteadyKernels) -> KernelSavings:
     """The kernel that loses the most for a reason that is not in the profile, at the pace that others reach."""
     light, took = kernels.once(kernel_light), kernels.took_ns
     attention = kernels.of_families(frozenset({"attention"}))
@@ -263,9 +258,7 @@ def _paced(light: KernelLight) -> Floats:
 
 def reachable_ns(kernels: SteadyKernels) -> Floats:
     """What each kernel takes at a rate that programs reach, and never more than it took; NaN where that is not known.
-
-    Attention has a pace of its own, which depends on the length of its inputs; without shapes it takes what it took.
-    """
+    Attention has a pace of its own, which depends on the length of its inputs; without shapes it takes what it took."""
     light, took = kernels.once(kernel_light), kernels.took_ns
     reached, attention = _paced(light), kernels.of_families(frozenset({"attention"}))
     reached[attention & light.is_known] = took[attention & light.is_known]

@@ -1,6 +1,10 @@
-"""The steady kernels of a device, stream by stream, and what is known of each: names, families, sizes, use.
+"""The steady kernels of a device, stream by stream, what is known of each, and the loops among them.
 
 Positions are of these kernels; `operations` says where they are among the activities that were given.
+
+A loop is a stretch whose kernels are those of a fixed distance before, at least FEWEST times over. Of stretches that
+overlap the longest counts, and of its periods the shortest. Kernels of a loop do something to each element of a tensor,
+or add it up: so one kernel could do it for all tensors. Layers repeat as well, but each needs what the one before gave.
 """
 
 from __future__ import annotations
@@ -13,15 +17,14 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import DTypeLike, NDArray
 
-from gpuledger.analyse.light.kernel_loops import steady_kernels
 from gpuledger.analyse.operators.launching_operators import GraphOperators, LaunchingOperators
 from gpuledger.analyse.operators.operators import ANNOTATION, OPERATOR
 from gpuledger.analyse.utilization.kernel_use import KernelUse, UseOfKernels
 from gpuledger.catalog.gpu_metrics import MEMORY, GpuMetric
 from gpuledger.catalog.gpus import occupancy_limit
 from gpuledger.catalog.kernel_names import parse
-from gpuledger.catalog.kernel_types import MATRIX_FAMILIES, ElementKernel, element_kernel, matrix_type
-from gpuledger.ledger.activity import Activities
+from gpuledger.catalog.kernel_types import BY_ELEMENT, MATRIX_FAMILIES, ElementKernel, element_kernel, matrix_type
+from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import innermost
@@ -30,6 +33,85 @@ from gpuledger.trace.model import Gpu, NotMeasured, Trace
 from gpuledger.trace.spans import Ints, covered, furthest, shares_in_order, union
 from gpuledger.trace.strings import NO_TEXT, Codes
 from gpuledger.trace.tables import Table
+
+FEWEST: Final = 16  # what repeats fewer times than this in a row may be layers, or chance
+LONGEST: Final = 24  # a period has no more kernels than this: what is done for one tensor, not a layer
+
+
+class KernelLoop(Struct, frozen=True):
+    """The same `period` kernels over and over, from one position of the sequence to before another."""
+
+    start: int
+    end: int
+    period: int
+
+    @property
+    def times(self) -> int:
+        return (self.end - self.start) // self.period
+
+    @property
+    def repeated(self) -> slice:
+        return slice(self.start + self.period, self.end)
+
+
+class LoopedKernels(Struct, frozen=True, eq=False):
+    """The steady kernels of a device, stream by stream, and the loops among them."""
+
+    operations: Positions
+    loops: tuple[KernelLoop, ...]
+
+    @property
+    def repeated(self) -> Positions:
+        return np.sort(np.concatenate([self.operations[loop.repeated] for loop in self.loops] or [self.operations[:0]]))
+
+    @property
+    def longest(self) -> KernelLoop | None:
+        return max(self.loops, key=lambda loop: loop.end - loop.start, default=None)
+
+
+def steady_kernels(device: Device, work: Activities) -> Positions:
+    """A device's kernels of the steady stretch, stream by stream. `work` is all or part of the run's."""
+    mine = (work.state == State.COMPUTE) & (work.gpu == device.gpu)
+    chosen = np.flatnonzero(mine & device.begins_steady(work.start_ns))
+    return chosen[np.argsort(work.stream[chosen], kind="stable")]
+
+
+def looped_kernels(device: Device, work: Activities) -> LoopedKernels:
+    """Loops within steps: without steps, what repeats may be the steps themselves."""
+    chosen = steady_kernels(device, work)
+    if device.steps is None:
+        return LoopedKernels(chosen, ())
+    step = np.searchsorted(device.steps.edges_ns, work.start_ns[chosen], side="right")
+    by_element = np.array([family in BY_ELEMENT for family in work.families], np.bool_)[work.family[chosen]]
+    _, stream = group(work.stream[chosen])
+    loops = kernel_loops(work.name[chosen], stream * (len(device.steps) + 2) + step)
+    return LoopedKernels(chosen, tuple(loop for loop in loops if by_element[loop.start : loop.end].all()))
+
+
+def kernel_loops(names: Codes, parts: Ints, fewest: int = FEWEST) -> tuple[KernelLoop, ...]:
+    """The loops of a sequence, in order. None goes on from one part (a step of a stream) to the next."""
+    candidates = [loop for period in range(1, LONGEST + 1) for loop in _of_period(names, parts, period, fewest)]
+    is_free = np.ones(len(names), np.bool_)
+    chosen = []
+    for loop in sorted(candidates, key=lambda loop: (loop.start - loop.end, loop.period)):
+        if is_free[loop.start : loop.end].all():
+            is_free[loop.start : loop.end] = False
+            chosen.append(loop)
+    return tuple(sorted(chosen, key=lambda loop: loop.start))
+
+
+def _of_period(names: Codes, parts: Ints, period: int, fewest: int) -> list[KernelLoop]:
+    if len(names) < fewest * period:
+        return []
+    repeats = (names[period:] == names[:-period]) & (parts[period:] == parts[:-period])
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], repeats, [False]))))
+    first, last = edges[::2], edges[1::2]
+    is_long = last - first >= (fewest - 1) * period
+    return [
+        KernelLoop(start, end, period)
+        for start, end in zip(first[is_long].tolist(), (last[is_long] + period).tolist(), strict=True)
+    ]
+
 
 if TYPE_CHECKING:
     from gpuledger.analyse.utilization.against_counters import CountedUse
@@ -45,7 +127,7 @@ _WIDE: Final = ("fp64", "fp32", "tf32")
 _ROOFS: Final = (GpuMetric.TENSOR, GpuMetric.SM_ISSUE)
 
 
-class Shortened(Struct, frozen=True, eq=False):
+class KernelSavings(Struct, frozen=True, eq=False):
     """Operations, and how long they would take; 0: they would not run."""
 
     operations: Positions
@@ -92,7 +174,6 @@ class SteadyKernels:
 
     @cached_property
     def step(self) -> NDArray[np.int32]:
-        """Which step each begins in."""
         steps = self._device.steps
         edges = self._device.ledger.window if steps is None else steps.edges_ns
         step: NDArray[np.int32] = np.searchsorted(edges, self._work.start_ns[self.operations], "right").astype(np.int32)
@@ -238,10 +319,8 @@ class SteadyKernels:
 
     @cached_property
     def graph_operators(self) -> GraphOperators | None:
-        """What launched those inside CUDA graphs when these were captured, or when the same kernels ran without.
-
-        None where no operators were recorded, or no graphs.
-        """
+        """What launched those inside CUDA graphs when these were captured, or when the same kernels ran without. None
+        where no operators were recorded, or no graphs."""
         places, device, kernels = self._trace.places, self._device, self._trace[Table.KERNELS]
         if places is None and self.operators is not None and "grid" in kernels:
             from gpuledger.analyse.operators.graph_launches import LaunchSide
@@ -305,8 +384,8 @@ class SteadyKernels:
 
     # changes
 
-    def gone(self, which: Mask) -> Shortened:
-        return Shortened(self.operations[which], np.zeros(np.count_nonzero(which), np.int64))
+    def gone(self, which: Mask) -> KernelSavings:
+        return KernelSavings(self.operations[which], np.zeros(np.count_nonzero(which), np.int64))
 
     def taking(
         self,
@@ -316,10 +395,10 @@ class SteadyKernels:
         *,
         was_sampled: bool = False,
         meant: Mask | None = None,
-    ) -> Shortened:
+    ) -> KernelSavings:
         """These take so long; durations are of all kernels."""
         duration, are_meant = np.rint(duration_ns[which]).astype(np.int64), None if meant is None else meant[which]
-        return Shortened(self.operations[which], duration, kind, was_sampled, are_meant)
+        return KernelSavings(self.operations[which], duration, kind, was_sampled, are_meant)
 
     # samples
 

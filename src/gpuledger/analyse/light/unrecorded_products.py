@@ -48,10 +48,8 @@ def put_unrecorded(
     roof: NDArray[Any],
     per_byte: float,
 ) -> None:
-    """Fill in what is not known of products; `rows` are the operators of the kernels, -1 for none.
-
-    `figures` are light, its low and its high end of each kernel.
-    """
+    """Fill in what is not known of products; `rows` are the operators of the kernels, -1 for none. `figures` are light,
+    its low and its high end of each kernel."""
     blocks = np.fmax(kernels.blocks, operators.blocks) if isinstance(operators, GraphOperators) else kernels.blocks
     kind = np.where(rows < 0, -1, operators.kind[rows])
     lacking = _Lacking(kernels, operators.kinds, kind, figures, roof, per_byte)
@@ -197,8 +195,7 @@ REGIONS: Final = frozenset(("CompiledFunction", "CompiledFunctionBackward"))
 
 _TILE: Final = regex(r"(?<![0-9x])(\d{2,3})x(\d{2,3})(?![0-9])")
 MOST_WEIGHTS: Final = 300
-LEAST_DEPTH: Final = 8
-"""Of a product's depth, what each of the blocks that share it has at least."""
+LEAST_DEPTH: Final = 8  # of a product's depth, what each of the blocks that share it has at least
 
 finishes_product: Final = name_matcher(r"splitKreduce|epilogue::impl", 0)
 """Whether a kernel adds up what others multiplied, or adds a bias."""

@@ -17,9 +17,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.analyse.light.kernel_loops import FEWEST as REPEATED
-from gpuledger.analyse.light.kernel_loops import kernel_loops
-from gpuledger.analyse.light.steady_kernels import LEAST_NS, Mask, Shortened, SteadyKernels
+from gpuledger.analyse.light.steady_kernels import FEWEST as REPEATED
+from gpuledger.analyse.light.steady_kernels import LEAST_NS, KernelSavings, Mask, SteadyKernels, kernel_loops
 from gpuledger.catalog.gpus import Peaks, has_bfloat16, narrow_times_fp32, peaks_of
 from gpuledger.catalog.kernel_types import (
     BY_ELEMENT,
@@ -46,18 +45,16 @@ from gpuledger.trace.keys import Positions, distinct
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 
-NEAR: Final = 8  # the two products have at most so many kernels between them and the softmax: scales, masks, casts
+MAX_TO_SOFTMAX: Final = 8  # so many kernels lie between the softmax and each product: scales, masks, casts
 MOST_COPIES: Final = 3  # of queries, keys and values
 ON_SCORES: Final = frozenset({"softmax", "elementwise", "activation", "copy", "sampling", "memset"})
 """What may run between the softmax of attention and its second product: casts and dropout. The softmax of a router is
 followed by picking the best and gathering their tokens."""
 
 
-def between_products(kernels: SteadyKernels) -> Shortened:
-    """Scales, masks, the softmax and casts of all scores do not run, nor do copies for the products' sake.
-
-    None where as many fused kernels run: then that is the attention, and the softmax is something else's.
-    """
+def fuse_attention(kernels: SteadyKernels) -> KernelSavings:
+    """Scales, masks, the softmax and casts of all scores do not run, nor do copies for the products' sake. None where
+    as many fused kernels run: then that is the attention, and the softmax is something else's."""
     products, softmax, fused = (kernels.of_families(frozenset({family})) for family in ("gemm", "softmax", "attention"))
     if softmax.any():
         softmax &= ~kernels.named(is_of_loss)
@@ -68,7 +65,8 @@ def between_products(kernels: SteadyKernels) -> Shortened:
     has_both = (next_place > 0) & (next_place < len(places))
     middle, next_place = middle[has_both], next_place[has_both]
     before, after = places[next_place - 1], places[next_place]
-    near = (middle - before <= NEAR) & (after - middle <= NEAR) & (kernels.part[before] == kernels.part[after])
+    near = (middle - before <= MAX_TO_SOFTMAX) & (after - middle <= MAX_TO_SOFTMAX)
+    near &= kernels.part[before] == kernels.part[after]
     others = np.append(0, np.cumsum(~kernels.of_families(ON_SCORES)))
     near &= others[after] == others[middle]
     if np.count_nonzero(fused) >= np.count_nonzero(near):
@@ -93,26 +91,24 @@ def _copies_around(kernels: SteadyKernels, first: Positions, second: Positions) 
     return around
 
 
-READS_VIEW: Final = 1.1  # what a kernel by element that reads a view takes, of what copying the view takes (H200)
+VIEW_READ_TO_COPY_TIME: Final = 1.1  # of a kernel by element that reads a view, and of copying it (H200)
 ALIKE_SIZES: Final = 4  # tensors whose numbers of elements differ by more are not one another's copy
 
 
-def views(kernels: SteadyKernels) -> Shortened:
+def remove_tensor_copies(kernels: SteadyKernels) -> KernelSavings:
     """Kernels that only copy do not run; those by element that read a copy take as long as it took, at least."""
     copies = kernels.named(copies_tensor)
     reader, copy = _readers(kernels, copies)
     duration = np.zeros(len(kernels))
-    np.maximum.at(duration, reader, np.maximum(kernels.took_ns[reader], READS_VIEW * kernels.took_ns[copy]))
+    np.maximum.at(duration, reader, np.maximum(kernels.took_ns[reader], VIEW_READ_TO_COPY_TIME * kernels.took_ns[copy]))
     which = copies.copy()
     which[reader] = True
     return kernels.taking(which, duration, meant=copies)
 
 
 def _readers(kernels: SteadyKernels, copies: Mask) -> tuple[Positions, Positions]:
-    """Kernels that go through contiguous tensors right after copies, and the copy that each of them reads.
-
-    The first reads the first copy: `silu(gate.contiguous()) * up.contiguous()` is copy, copy, silu, product.
-    """
+    """Kernels that go through contiguous tensors right after copies, and the copy that each of them reads. The first
+    reads the first copy: `silu(gate.contiguous()) * up.contiguous()` is copy, copy, silu, product."""
     by_element = kernels.of_families(BY_ELEMENT)
     is_reader = by_element & ~copies & (kernels.of_elements(lambda kernel: kernel.is_vectorized) > 0)
     is_slow = copies & (kernels.elements > 0)
@@ -150,7 +146,7 @@ FEWEST_PRODUCTS: Final = 8
 AT_ROOF: Final = 0.9  # what a kernel that fills the GPU attains of its roof
 
 
-def spread(kernels: SteadyKernels) -> Shortened:
+def use_all_sms(kernels: SteadyKernels) -> KernelSavings:
     """Kernels with few blocks do their work on all multiprocessors."""
     filled = _blocks_per_sm(kernels)
     if filled is None:
@@ -164,7 +160,7 @@ def spread(kernels: SteadyKernels) -> Shortened:
     return kernels.taking(which, duration, was_sampled=shares is not None)
 
 
-def batched_products(kernels: SteadyKernels) -> Shortened:
+def batched_products(kernels: SteadyKernels) -> KernelSavings:
     """Equal matrix products that follow each other become one batched product."""
     filled = _blocks_per_sm(kernels)
     which, duration = np.zeros(len(kernels), np.bool_), np.zeros(len(kernels))
@@ -201,11 +197,9 @@ CHANNELS_LAST: Final = {
 H200): the channels of a pixel lie together, and all threads read what lies side by side."""
 
 
-def one_layout(kernels: SteadyKernels) -> Shortened:
-    """Kernels that only change a layout do not run, and batch norms are those of channels last.
-
-    None where group norms run: PyTorch's want the channels first, and copy all that comes otherwise.
-    """
+def remove_layout_conversions(kernels: SteadyKernels) -> KernelSavings:
+    """Kernels that only change a layout do not run, and batch norms are those of channels last. None where group norms
+    run: PyTorch's want the channels first, and copy all that comes otherwise."""
     conversions = kernels.named(changes_layout)
     which, duration = conversions.copy(), np.zeros(len(kernels))
     if kernels.named(wants_channels_first).any():
@@ -267,11 +261,9 @@ def _trains(kernels: SteadyKernels) -> bool:
     return bool(kernels.is_matrix.any())
 
 
-def fused_updates(kernels: SteadyKernels) -> Shortened:
-    """Of each update one pass is left, which takes its share of a fused one.
-
-    An update moves two tensors, and one more for each that a pass takes in besides; single passes move many twice.
-    """
+def fused_updates(kernels: SteadyKernels) -> KernelSavings:
+    """Of each update one pass is left, which takes its share of a fused one. An update moves two tensors, and one more
+    for each that a pass takes in besides; single passes move many twice."""
     begin, end, is_adam = kernels.once(updates)
     which, duration = np.zeros(len(kernels), np.bool_), np.zeros(len(kernels))
     tensors, narrow = (
@@ -319,11 +311,9 @@ MOSTLY: Final = 0.3
 BY_ACCIDENT: Final = 0.5  # programs that spend more than this in double precision mean it
 
 
-def narrower_types(kernels: SteadyKernels) -> Shortened:
-    """Single precision in bfloat16 on tensor cores, and what moves such tensors; double precision in single.
-
-    A product with a vector only moves its weights.
-    """
+def narrower_types(kernels: SteadyKernels) -> KernelSavings:
+    """Single precision in bfloat16 on tensor cores, and what moves such tensors; double precision in single. A product
+    with a vector only moves its weights."""
     duration = kernels.took_ns.astype(np.float64)
     saved, of_kind = dict[str, float](), dict[str, Mask]()
     wide = np.zeros(len(kernels), np.bool_)
@@ -362,10 +352,8 @@ def narrower_types(kernels: SteadyKernels) -> Shortened:
 
 
 def are_double(kernels: SteadyKernels) -> Mask:
-    """Which kernels are in double precision by accident; none where it is most of the work.
-
-    By their names, or right after one where a name tells only that eight bytes move.
-    """
+    """Which kernels are in double precision by accident; none where it is most of the work. By their names, or right
+    after one where a name tells only that eight bytes move."""
 
     def is_integer(name: str) -> bool:
         return "long" in name.replace("unsigned long)", "") or "int64" in name
@@ -402,7 +390,7 @@ FEWEST: Final = 3  # a chain has so many kernels at least; copies and casts betw
 ALIKE: Final = 4  # a chain goes through one tensor: where the number of elements changes by more, another begins
 
 
-def fused_chains(kernels: SteadyKernels) -> Shortened:
+def fused_chains(kernels: SteadyKernels) -> KernelSavings:
     """Of each chain one kernel runs."""
     linked = kernels.of_families(BY_ELEMENT) & ~kernels.named(is_multi_tensor) & kernels.named(goes_by_element)
     linked &= ~kernels.once(are_double)  # reported by themselves, as are updates of parameters
@@ -470,7 +458,7 @@ moves values and indices four times, a radix selection reads values four times."
 LEAST_SORT_NS: Final = 20_000  # shorter sorts are of few values, as of an expert's tokens
 
 
-def picked_sorts(kernels: SteadyKernels) -> Shortened:
+def topk_instead_of_sort(kernels: SteadyKernels) -> KernelSavings:
     """Sorts take what picking the largest takes."""
     sorts = kernels.named(sorts_values) & (kernels.took_ns >= LEAST_SORT_NS)
     return kernels.taking(sorts, PICKED * kernels.took_ns)

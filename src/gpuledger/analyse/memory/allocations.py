@@ -13,7 +13,6 @@ holds it: bytes by the line that allocated them and by whole stacks. The bytes s
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Final
 
 import numpy as np
@@ -22,7 +21,8 @@ from numpy.typing import NDArray
 
 from gpuledger.attribution.lines import frames_of_models, own_frames
 from gpuledger.attribution.places import place
-from gpuledger.messages import Message, say
+from gpuledger.messages import say
+from gpuledger.rows import LabelledCode
 from gpuledger.trace import sweep
 from gpuledger.trace.measured import GpuMemory, MemoryAction, MemorySnapshot
 from gpuledger.trace.spans import Ints
@@ -244,23 +244,12 @@ def _mapped_stretches(memory: GpuMemory, moment: int) -> tuple[Ints, Ints]:
     return begins, ends - begins
 
 
-class NoPlace(Enum):
+class NoPlace(LabelledCode):
     """Why bytes have no line of the program."""
 
-    EARLY = "early"
-    NO_STACK = "no_stack"
-    REST = "rest"
-
-    @property
-    def label(self) -> Message:
-        return _NO_PLACE_WORDS[self]
-
-
-_NO_PLACE_WORDS: Final = {
-    NoPlace.EARLY: say("allocated before the history began"),
-    NoPlace.NO_STACK: say("no recorded stack (autograd's threads have none)"),
-    NoPlace.REST: say("all others"),
-}
+    EARLY = "early", say("allocated before the history began")
+    NO_STACK = "no_stack", say("no recorded stack (autograd's threads have none)")
+    REST = "rest", say("all others")
 
 
 class Holder(Struct, frozen=True):

@@ -344,9 +344,7 @@ def _attention_count(flops: int, given: Inputs, *, backward: bool) -> Count:
 
 def _packed_attention(given: Inputs, lengths_at: int, causal_at: int, *, backward: bool = False) -> Count | None:
     """Sequences one after the other: [all positions, heads, width], and where each begins, from `lengths_at` on.
-
-    Counted as if all were of one length: of others there are more scores.
-    """
+    Counted as if all were of one length: of others there are more scores."""
     shapes = given.shapes[1:4] if backward else given.shapes[:3]
     begins = given.shapes[lengths_at] if lengths_at < len(given.shapes) else ()
     if len(shapes) < 3 or any(len(shape) != 3 for shape in shapes) or len(begins) != 1 or begins[0] < 2:
@@ -385,9 +383,7 @@ def _convolution(given: Inputs, outputs: Outputs) -> Count | None:
 
 def _told_output(given: Inputs, image: Shape, kernel: Shape) -> Shape | None:
     """How large a convolution's output is, by its stride, padding and dilation; None where they were not recorded.
-
-    `convolution` has a bias and then the stride, `cudnn_convolution` the padding first, and no bias.
-    """
+    `convolution` has a bias and then the stride, `cudnn_convolution` the padding first, and no bias."""
     numbers = [_numbers(argument) for argument in given.arguments[2:7]]
     if len(numbers) < 5:
         return None

@@ -227,11 +227,8 @@ class Run(Struct, frozen=True):
 
 
 class Runs:
-    """For each of some sequences, its longest runs that also occur in `eager`.
-
-    Ranks of all stretches of 1, 2, 4, ... symbols sort the places by what follows them, so that the best partner of a
-    place is a neighbour.
-    """
+    """For each of some sequences, its longest runs that also occur in `eager`. Ranks of all stretches of 1, 2, 4, ...
+    symbols sort the places by what follows them, so that the best partner of a place is a neighbour."""
 
     def __init__(self, eager: Positions, sequences: Sequence[Positions]) -> None:
         self._count = len(eager)

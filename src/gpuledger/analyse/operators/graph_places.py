@@ -75,10 +75,8 @@ def graph_places(target: LaunchSide, source: LaunchSide, file: str = "") -> Grap
 
 
 def places_of_nodes(trace: Trace, names_of_node: Mapping[int, Names], file: str) -> GraphPlaces:
-    """Where work in graphs comes from, by names that were recorded for the graphs' nodes while they were captured.
-
-    A node's id is what CUDA gives to tools: the graph's number above 32 bits. Some profilers record the two apart.
-    """
+    """Where work in graphs comes from, by names that were recorded for the graphs' nodes while they were captured. A
+    node's id is what CUDA gives to tools: the graph's number above 32 bits. Some profilers record the two apart."""
     known = [GraphPlace(names, ANNOTATED) for names in dict.fromkeys(names_of_node.values()) if names]
     number = {place.path: position for position, place in enumerate(known)}
     of_node = {node: number[names] for node, names in names_of_node.items() if names}
@@ -212,10 +210,8 @@ class _Namer:
         return number
 
     def _fitting_captures(self, nodes: LaunchedRows) -> Positions:
-        """The captures with as many calls, if the order of execution is that of the capture: on one stream.
-
-        Those of another file must agree in more than their number.
-        """
+        """The captures with as many calls, if the order of execution is that of the capture: on one stream. Those of
+        another file must agree in more than their number."""
         if (nodes.stream != nodes.stream[0]).any():
             return np.empty(0, np.intp)
         captures = enumerate(self._sides.captures)

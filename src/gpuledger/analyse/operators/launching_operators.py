@@ -106,10 +106,8 @@ class LaunchingOperators:
 
 
 class GraphOperators:
-    """The operators of work inside CUDA graphs, as its places tell, like LaunchingOperators.
-
-    One execution is what one launch of a graph runs at one place in a row, until a kernel comes that it ran already.
-    """
+    """The operators of work inside CUDA graphs, as its places tell, like LaunchingOperators. One execution is what one
+    launch of a graph runs at one place in a row, until a kernel comes that it ran already."""
 
     def __init__(self, places: GraphPlaces, work: Activities, activities: Positions) -> None:
         row = places.of_kernel[work.row[activities]]

@@ -73,7 +73,6 @@ class Ops(Struct, frozen=True, eq=False):
 
     @property
     def attributed_share(self) -> float | NotMeasured:
-        """Coverage of all figures by operator."""
         return self._share(self.attributed_ns) if len(self.nest) else NotMeasured(say("no operators were recorded"))
 
     @property
@@ -122,9 +121,7 @@ def _renamed(rows: Rows, texts: Sequence[tuple[str, str]], number: Positions) ->
 
 def with_types(rows: Rows, operator: Positions, kernels: Codes, texts: Strings) -> Rows:
     """Emitted ranges, which hold sizes: with the type that the names of their kernels say, where they say one.
-
-    `operator` and `kernels` are of activities: which of the rows launched each, and its name.
-    """
+    `operator` and `kernels` are of activities: which of the rows launched each, and its name."""
     first, number = group(rows.codes("name"), rows.codes("inputs"))
     has_sizes = np.append(rows.codes("inputs") != NO_TEXT, np.False_)  # the last one is for -1
     launched = np.flatnonzero(has_sizes[operator])

@@ -5,7 +5,6 @@ The steps' usual length, outliers and drift are `ledger.step_variation`'s.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import numpy as np
@@ -15,42 +14,27 @@ from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation
 from gpuledger.ledger.steps import PHASES
-from gpuledger.messages import Message, say
-from gpuledger.rows import Gpu, Label, Row, Unit, share
+from gpuledger.messages import say
+from gpuledger.rows import Gpu, Label, LabelledCode, Row, Unit, share
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import distinct
 from gpuledger.trace.spans import covered, holds
 from gpuledger.trace.statistics import nearest_percentiles
 
 
-class PhasePlace(StrEnum):
+class PhasePlace(LabelledCode):
     """Where in the window a phase lies."""
 
-    BEFORE = "before the steps"
-    STEPS = "steps"
-    AFTER = "after the steps"
-
-    @property
-    def label(self) -> Message:
-        return _PLACES[self]
+    BEFORE = "before the steps", say("before the steps")
+    STEPS = "steps", say("steps")
+    AFTER = "after the steps", say("after the steps")
 
 
-_PLACES = {
-    PhasePlace.BEFORE: say("before the steps"),
-    PhasePlace.STEPS: say("steps"),
-    PhasePlace.AFTER: say("after the steps"),
-}
-
-
-class StepNote(StrEnum):
+class StepNote(LabelledCode):
     """What sets a step apart."""
 
-    WARM_UP = "warm-up"
-    UNUSUAL = "unusual"
-
-    @property
-    def label(self) -> Message:
-        return say("warm-up") if self is StepNote.WARM_UP else say("unusual")
+    WARM_UP = "warm-up", say("warm-up")
+    UNUSUAL = "unusual", say("unusual")
 
 
 class UsualStepRow(Row, frozen=True):

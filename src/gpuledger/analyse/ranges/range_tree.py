@@ -3,32 +3,26 @@
 GPU work belongs to the ranges around its launch call, on the call's thread; GPU times add up durations. Where only a
 part of the profile is looked at, it is the work that begins there, and the instances that launched any of it. Names
 that a second file gave to work inside graphs are ranges below those around the launch, without host time.
-
-`range_shares` says how much of the whole each range of one run is, set-up left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from gpuledger.analyse.diff.run_side import KERNEL_TIME, RunRange, RunSide
 from gpuledger.attribution.launch_places import PlacedPaths, place_of_work, placed_paths
 from gpuledger.attribution.lost_time import begins_in, host_stretch, of_this_gpu
 from gpuledger.attribution.ranges import NamePaths, folded_names
 from gpuledger.catalog.calls import CallKind
 from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
 from gpuledger.catalog.kernel_names import without_ids, without_numbers
-from gpuledger.catalog.range_names import is_of_library, sounds_like_a_round, sounds_like_set_up
 from gpuledger.ledger.activity import GRAPH_FAMILY, Activities
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.ranges import thread
-from gpuledger.messages import Message, say
+from gpuledger.messages import say
 from gpuledger.rows import Gpu, Label, Row, Unit
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group, is_among
@@ -39,11 +33,13 @@ from gpuledger.trace.tables import Rows
 if TYPE_CHECKING:
     from gpuledger.analyse.utilization.kernel_use import UseOfKernels
 
+
 _LONGEST_OPEN: Final = 2  # times the steady steps' time
 
 OUTSIDE: Final = say("(in no range)")
 
 _USED: Final = (GpuMetric.SM_ACTIVE, GpuMetric.TENSOR, GpuMetric.DRAM_READ, GpuMetric.DRAM_WRITE)
+
 _USE: Final = "of its peak while the kernels ran, by samples"
 
 
@@ -227,72 +223,3 @@ def _nodes(
             order.tolist(), use, *(column[order].tolist() for column in columns), strict=True
         )
     )
-
-
-HELD: Final = 0.9  # a range holds the others if they fill this share of it, and no more than all of it
-
-
-class RangeRole(StrEnum):
-    """What a range of a table is to the whole."""
-
-    PART = "part of the whole"
-    HOLDS = "holds the others"
-    LIBRARY = "a library's"
-    SET_UP = "set-up"
-
-    @property
-    def label(self) -> Message:
-        return _ROLES[self]
-
-
-_ROLES: Final = {
-    RangeRole.PART: say("part of the whole"),
-    RangeRole.HOLDS: say("holds the others"),
-    RangeRole.LIBRARY: say("a library's"),
-    RangeRole.SET_UP: say("set-up"),
-}
-
-
-class RangeShares(Struct, frozen=True):
-    """The ranges of a side against the whole."""
-
-    whole_ns: int
-    roles: dict[str, RangeRole]  # by name; empty where the whole is that of the steps
-
-    def share(self, run_range: RunRange) -> float | None:
-        """Of the whole; None for what is not counted, and where there is no whole."""
-        if self.roles.get(run_range.name) in (RangeRole.LIBRARY, RangeRole.SET_UP) or not self.whole_ns:
-            return None
-        return run_range.host_ns / self.whole_ns
-
-    def names(self, role: RangeRole) -> list[str]:
-        return [name for name, own in self.roles.items() if own is role]
-
-
-def range_shares(side: RunSide) -> RangeShares:
-    """The whole that a side's ranges are shares of, and which of them make it up."""
-    if side.whole != KERNEL_TIME:
-        return RangeShares(sum(side.length_ns), {})
-    ranges = side.ranges or ()
-    own = [run_range for run_range in ranges if not is_of_library(run_range.name)] or list(ranges)
-    most = max((run_range.instances for run_range in own), default=0)
-    working = [one for one in own if 2 * one.instances > most or not sounds_like_set_up(one.name)]
-    holding, whole_ns = _holding(sorted(working, key=lambda run_range: -run_range.host_ns))
-    roles = {run_range.name: RangeRole.LIBRARY for run_range in ranges}
-    roles |= {run_range.name: RangeRole.SET_UP for run_range in own}
-    roles |= {run_range.name: RangeRole.PART for run_range in working}
-    roles |= dict.fromkeys(holding, RangeRole.HOLDS)
-    return RangeShares(whole_ns, roles)
-
-
-def _holding(longest_first: Sequence[RunRange]) -> tuple[list[str], int]:
-    """Which ranges hold all that are shorter, and the time of those that lie in no other."""
-    holding: list[str] = []
-    whole_ns = 0
-    for run_range in reversed(longest_first):
-        if sounds_like_a_round(run_range.name) and HELD * run_range.host_ns <= whole_ns <= run_range.host_ns:
-            holding.append(run_range.name)
-            whole_ns = run_range.host_ns
-        else:
-            whole_ns += run_range.host_ns
-    return holding, whole_ns

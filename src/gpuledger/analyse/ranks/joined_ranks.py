@@ -21,9 +21,9 @@ from gpuledger.analyse.ranks.packed import PackedTable
 from gpuledger.analyse.ranks.rank import OF_CODE, RankSummary, RankWork, WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS
 from gpuledger.messages import say
-from gpuledger.replay.cross_stream_waits import with_rendezvous
 from gpuledger.replay.graph import CallNodes, DependencyGraph, JoinedGraphs, Times, join_graphs
 from gpuledger.replay.scenario import Anchor, AnchorKind
+from gpuledger.replay.waits import with_rendezvous
 from gpuledger.trace.keys import Positions, group, ordinals
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints, Span, Spans, clip, furthest, total

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from gpuledger.analyse.ranks.rank import RankSummary
@@ -70,10 +70,9 @@ class Matched(Struct, frozen=True, eq=False):
         return whole[self.rows + self.shifts[column]]
 
 
-class Lane(Struct, frozen=True, eq=False):
-    """The collectives that the ranks of one group did together, on the first rank's clock and placed in its steps."""
+class Lane(Matched, frozen=True, eq=False):
+    """The same on the first rank's clock, and placed in its steps."""
 
-    matched: Matched
     offsets_ns: tuple[int, ...]  # what is taken off each member's times
     steady: NDArray[np.bool_]  # which of them begin in the steady stretch of each of their ranks
     step: Ints  # the first member's step that it begins in; -1: none
@@ -83,30 +82,6 @@ class Lane(Struct, frozen=True, eq=False):
     transfer_ns: Ints  # from the last arrival to the first end after it; never longer than any rank's kernel
     waited_ns: Ints  # by all ranks together
 
-    def __len__(self) -> int:
-        return len(self.matched)
-
-    @property
-    def name(self) -> str:
-        return self.matched.name
-
-    @property
-    def size(self) -> int:
-        """How many ranks the group has, whether their profiles were given or not."""
-        return self.matched.size
-
-    @property
-    def members(self) -> tuple[int, ...]:
-        return self.matched.members
-
-    @property
-    def kind(self) -> Ints:
-        return self.matched.kind
-
-    @property
-    def bytes(self) -> Ints:
-        return self.matched.bytes
-
     @property
     def skew_ns(self) -> Ints:
         """From the first arrival to the last."""
@@ -115,11 +90,11 @@ class Lane(Struct, frozen=True, eq=False):
     def start_ns(self, member: int) -> Ints:
         """When one of its ranks, as a position in `Job.ranks`, arrives."""
         column = self.members.index(member)
-        return self.matched.of(column, "start_ns") - self.offsets_ns[column]
+        return self.of(column, "start_ns") - self.offsets_ns[column]
 
     def end_ns(self, member: int) -> Ints:
         column = self.members.index(member)
-        return self.matched.of(column, "end_ns") - self.offsets_ns[column]
+        return self.of(column, "end_ns") - self.offsets_ns[column]
 
     def wait_ns(self, member: int) -> Ints:
         """How long one of its ranks waited for the last one; never longer than its kernel.
@@ -290,17 +265,18 @@ def on_one_clock(members: Sequence[RankSummary], matched: Matched, clocks: Seque
         first, last, first_end = np.minimum(first, start), np.maximum(last, start), np.minimum(first_end, end)
     slack = CLOCKS_AGREE_NS + 5 * max((clocks[member].open_ns for member in matched.members), default=0)
     kept = (first_end >= last - slack) | _ONE_WAY[matched.kind]
-    columns = {name: getattr(matched, name)[kept] for name in ("rows", "kind", "bytes")}
+    columns = asdict(matched) | {name: getattr(matched, name)[kept] for name in ("rows", "kind", "bytes")}
+    none = np.zeros(0, np.int64)
     lane = Lane(
-        replace(matched, **columns),
-        offsets,
-        steady[kept],
-        step[kept],
-        first[kept],
-        last[kept],
-        late[kept],
-        transfer_ns=np.zeros(0, np.int64),
-        waited_ns=np.zeros(0, np.int64),
+        **columns,
+        offsets_ns=offsets,
+        steady=steady[kept],
+        step=step[kept],
+        first_ns=first[kept],
+        last_ns=last[kept],
+        late=late[kept],
+        transfer_ns=none,
+        waited_ns=none,
     )
     end_after, is_one_way = first_end[kept], _ONE_WAY[lane.kind]
     if is_one_way.any():  # ranks that have done their part before the last one came do not count

@@ -87,8 +87,8 @@ def phase_waits(
     amounts = [column[row] for column in (matched, running, wait, transfer)]
     names = (*work.phases, None)
     in_all = np.full(len(row), NOWHERE)
-    of_phases, of_layers = (_waits(device.gpu, names, phase, by, amounts) for by in (in_all, layer))
-    return (*of_phases, *(wait for wait in of_layers if wait.layer is not None))
+    of_phases, calls_in_layers = (_waits(device.gpu, names, phase, by, amounts) for by in (in_all, layer))
+    return (*of_phases, *(wait for wait in calls_in_layers if wait.layer is not None))
 
 
 def _waits(

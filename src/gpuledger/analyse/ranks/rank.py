@@ -25,15 +25,15 @@ from gpuledger.catalog.kernel_families import COMMUNICATION, family
 from gpuledger.errors import GpuledgerError
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.books import COMM, Line, LineKind
-from gpuledger.ledger.busy import default_window
 from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.ranges import thread
+from gpuledger.ledger.window import default_window
 from gpuledger.messages import say
 from gpuledger.replay.build import dependency_graph
 from gpuledger.replay.graph import DependencyGraph
-from gpuledger.replay.scenario import Anchor, Excerpt, Scenario, excerpt
+from gpuledger.replay.scenario import Anchor, ReplayWindow, Scenario, replay_window
 from gpuledger.selection import Selection
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Note, NotMeasured, Severity, Trace, os_pid
@@ -223,7 +223,7 @@ def rank_work(trace: Trace, device: Device, operations: int) -> PackedTable[Rank
     steps = 1 if device.steps is None else len(device.steps)
     most = LONGEST * operations * steps // max(len(device.work), 1)
     fewest, lead = next((pair for pair in _STEPS_AND_LEAD if sum(pair) <= most), _STEPS_AND_LEAD[-1])
-    kept = excerpt(trace, device, enough=operations, fewest=fewest, lead=lead)
+    kept = replay_window(trace, device, enough=operations, fewest=fewest, lead=lead)
     if len(kept.work) > LONGEST * operations:
         return NotMeasured(say("steps are too long to replay all ranks together; --time=FROM:TO looks at less"))
     graph = dependency_graph(trace, kept.host, kept.work)
@@ -247,7 +247,7 @@ def rank_work(trace: Trace, device: Device, operations: int) -> PackedTable[Rank
     return PackedTable.of(work)
 
 
-def _code_ns(trace: Trace, kept: Excerpt, graph: DependencyGraph) -> Ints:
+def _code_ns(trace: Trace, kept: ReplayWindow, graph: DependencyGraph) -> Ints:
     """How much of the code before each call each of `OF_CODE` takes; nothing of what comes before a thread's first."""
     calls, recorded = graph.calls, graph.recorded
     amounts = np.zeros((len(calls), len(OF_CODE)), np.int64)

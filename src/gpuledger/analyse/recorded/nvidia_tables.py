@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from gpuledger.analyse.idle.launch_costs import CallTimes, by_function
-from gpuledger.ledger.activity import cuda_calls, launches, of_layers, short_names
+from gpuledger.ledger.activity import calls_in_layers, cuda_calls, launches, short_names
 from gpuledger.ledger.ranges import (
     RangeName,
     calls_in_ranges,
@@ -39,7 +39,7 @@ def cuda_api_sum(trace: Trace) -> tuple[CallTimes, ...]:
 
 def osrt_sum(trace: Trace) -> tuple[CallTimes, ...]:
     """Time of each operating-system function."""
-    return _most_time_first(of_layers(trace, "os"))
+    return _most_time_first(calls_in_layers(trace, "os"))
 
 
 def _most_time_first(calls: Rows) -> tuple[CallTimes, ...]:
@@ -469,61 +469,51 @@ _LAUNCHED: Final = {
     Table.CALLS: ("name", "layer", "pid", "tid", "correlation"),
 }
 
-CUDA_GPU_KERN_SUM: Final = NvidiaReport(
-    cuda_gpu_kern_sum, "CUDA GPU Kernel Summary", needs=(Table.KERNELS,), columns=_BY_NAME
-)
-CUDA_GPU_KERN_GB_SUM: Final = NvidiaReport(
-    cuda_gpu_kern_gb_sum,
-    "CUDA GPU Kernel/Grid/Block Summary",
-    needs=(Table.KERNELS,),
-    columns={Table.KERNELS: ("name", "grid", "block")},
-)
-CUDA_API_SUM: Final = NvidiaReport(cuda_api_sum, "CUDA API Summary", needs=(Table.CALLS,), columns=_BY_NAME)
-CUDA_GPU_SUM: Final = NvidiaReport(cuda_gpu_sum, "CUDA GPU Summary (Kernels/MemOps)", any_of=_GPU, columns=_BY_NAME)
-CUDA_API_GPU_SUM: Final = NvidiaReport(
-    cuda_api_gpu_sum, "CUDA Summary (API/Kernels/MemOps)", any_of=(*_GPU, Table.CALLS), columns=_BY_NAME
-)
-CUDA_GPU_MEM_TIME_SUM: Final = NvidiaReport(
-    cuda_gpu_mem_time_sum, "CUDA GPU MemOps Summary (by Time)", needs=(Table.COPIES,), may_be_empty=True
-)
-CUDA_GPU_MEM_SIZE_SUM: Final = NvidiaReport(
-    cuda_gpu_mem_size_sum, "CUDA GPU MemOps Summary (by Size)", needs=(Table.COPIES,), may_be_empty=True
-)
-CUDA_KERN_EXEC_SUM: Final = NvidiaReport(
-    cuda_kern_exec_sum, "CUDA Kernel Launch & Exec Time Summary", needs=(Table.KERNELS, Table.CALLS), columns=_LAUNCHED
-)
-NVTX_SUM: Final = NvidiaReport(nvtx_sum, "NVTX Range Summary", needs=(Table.RANGES,))
-NVTX_PUSHPOP_SUM: Final = NvidiaReport(nvtx_pushpop_sum, "NVTX Push/Pop Range Summary", needs=(Table.RANGES,))
-NVTX_GPU_PROJ_SUM: Final = NvidiaReport(
-    nvtx_gpu_proj_sum, "NVTX GPU Projection Summary", needs=(Table.RANGES, Table.CALLS), any_of=_GPU, columns=_LAUNCHED
-)
-NVTX_KERN_SUM: Final = NvidiaReport(
-    nvtx_kern_sum, "NVTX Range Kernel Summary", needs=(Table.RANGES, Table.KERNELS, Table.CALLS), columns=_LAUNCHED
-)
-OSRT_SUM: Final = NvidiaReport(
-    osrt_sum, "OS Runtime Summary", needs=(Table.CALLS,), columns=_BY_NAME, may_be_empty=True
-)
-
-NVIDIA_REPORTS: Final[tuple[NvidiaReport[Any], ...]] = (
-    CUDA_GPU_KERN_SUM,
-    CUDA_GPU_KERN_GB_SUM,
-    CUDA_API_SUM,
-    CUDA_GPU_SUM,
-    CUDA_API_GPU_SUM,
-    CUDA_GPU_MEM_TIME_SUM,
-    CUDA_GPU_MEM_SIZE_SUM,
-    CUDA_KERN_EXEC_SUM,
-    NVTX_SUM,
-    NVTX_PUSHPOP_SUM,
-    NVTX_GPU_PROJ_SUM,
-    NVTX_KERN_SUM,
-    OSRT_SUM,
-)
-
-
-def report_named(name: str) -> NvidiaReport[Any] | None:
-    """The report with NVIDIA's name; None if it is not one that we make."""
-    return next((report for report in NVIDIA_REPORTS if report.name == name), None)
+NVIDIA_REPORTS: Final[Mapping[str, NvidiaReport[Any]]] = {
+    report.name: report
+    for report in (
+        NvidiaReport(cuda_gpu_kern_sum, "CUDA GPU Kernel Summary", needs=(Table.KERNELS,), columns=_BY_NAME),
+        NvidiaReport(
+            cuda_gpu_kern_gb_sum,
+            "CUDA GPU Kernel/Grid/Block Summary",
+            needs=(Table.KERNELS,),
+            columns={Table.KERNELS: ("name", "grid", "block")},
+        ),
+        NvidiaReport(cuda_api_sum, "CUDA API Summary", needs=(Table.CALLS,), columns=_BY_NAME),
+        NvidiaReport(cuda_gpu_sum, "CUDA GPU Summary (Kernels/MemOps)", any_of=_GPU, columns=_BY_NAME),
+        NvidiaReport(
+            cuda_api_gpu_sum, "CUDA Summary (API/Kernels/MemOps)", any_of=(*_GPU, Table.CALLS), columns=_BY_NAME
+        ),
+        NvidiaReport(
+            cuda_gpu_mem_time_sum, "CUDA GPU MemOps Summary (by Time)", needs=(Table.COPIES,), may_be_empty=True
+        ),
+        NvidiaReport(
+            cuda_gpu_mem_size_sum, "CUDA GPU MemOps Summary (by Size)", needs=(Table.COPIES,), may_be_empty=True
+        ),
+        NvidiaReport(
+            cuda_kern_exec_sum,
+            "CUDA Kernel Launch & Exec Time Summary",
+            needs=(Table.KERNELS, Table.CALLS),
+            columns=_LAUNCHED,
+        ),
+        NvidiaReport(nvtx_sum, "NVTX Range Summary", needs=(Table.RANGES,)),
+        NvidiaReport(nvtx_pushpop_sum, "NVTX Push/Pop Range Summary", needs=(Table.RANGES,)),
+        NvidiaReport(
+            nvtx_gpu_proj_sum,
+            "NVTX GPU Projection Summary",
+            needs=(Table.RANGES, Table.CALLS),
+            any_of=_GPU,
+            columns=_LAUNCHED,
+        ),
+        NvidiaReport(
+            nvtx_kern_sum,
+            "NVTX Range Kernel Summary",
+            needs=(Table.RANGES, Table.KERNELS, Table.CALLS),
+            columns=_LAUNCHED,
+        ),
+        NvidiaReport(osrt_sum, "OS Runtime Summary", needs=(Table.CALLS,), columns=_BY_NAME, may_be_empty=True),
+    )
+}
 
 
 def columns_for(reports: Iterable[NvidiaReport[Any]]) -> dict[Table, frozenset[str]]:

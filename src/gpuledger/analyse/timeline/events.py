@@ -315,71 +315,50 @@ class Stretch(Struct, frozen=True, eq=False):
         return not self.events.left_out
 
 
+class _Wanted(NamedTuple):
+    """A stretch that is to be shown, if there is room."""
+
+    core: Span
+    step: int | None = None
+    is_extra: bool = False  # there for its own sake: not worth showing in part
+
+
 def shown_stretches(
     finder: EventFinder, device: Device, places: Sequence[Span], room: int = MOST_EVENTS
 ) -> tuple[Stretch, ...]:
     """The first is the one to begin with."""
-    shown: list[Stretch] = []
-    for wanted in _wanted_stretches(finder, device, places, shown):
+    varied, shown, median, worst = variation(device), list[Stretch](), -1, -1
+    if varied is not None:
+        median = varied.steps.warm_up + int(np.flatnonzero(varied.steps.steady_ns == varied.median_ns)[0])
+        worst = varied.steps.warm_up + int(varied.steps.steady_ns.argmax())
+
+    def wanted() -> Iterator[_Wanted]:
+        """In the order of their worth."""
+        steps = [] if varied is None else list(map(Span, varied.steps.start_ns.tolist(), varied.steps.end_ns.tolist()))
+        if varied is None:
+            yield _Wanted(device.ledger.window)
+        else:
+            yield from (_Wanted(steps[number], number) for number in dict.fromkeys((median, worst)))
+        yield from _places(finder, device, places, shown)
+        outliers = () if varied is None else (outlier.step for outlier in varied.outliers)
+        for number in dict.fromkeys((*outliers, *range(len(steps)))):
+            if all(stretch.step != number for stretch in shown):
+                yield _Wanted(steps[number], number, is_extra=True)
+
+    for core, step, is_extra in wanted():
         left = room - sum(len(stretch.events) for stretch in shown)
         share = _NEXT_SHARE if shown else _FIRST_SHARE
         if left < min(_FEWEST, room) or len(shown) >= MOST_STRETCHES:
             break
-        stretch = wanted.stretch(finder, device, left if wanted.is_extra else max(int(share * left), 1))
-        if wanted.is_extra and not stretch.is_whole:
+        start_ns = core.start_ns - (0 if step is None else lead_ns(device.work, device.host, core))
+        events = finder.events(Span(start_ns, core.end_ns), left if is_extra else max(int(share * left), 1))
+        if is_extra and events.left_out:
             break
-        shown.append(stretch)
+        shown.append(Stretch(core, step, events, is_median=step == median, is_worst=step == worst))
     return (*shown[:2], *sorted(shown[2:], key=lambda stretch: stretch.core))
 
 
-class _WantedStretch(Struct, frozen=True):
-    """A stretch that is to be shown, if there is room."""
-
-    core: Span
-    step: int | None
-    is_median: bool = False
-    is_worst: bool = False
-    is_extra: bool = False  # whether it is there for its own sake, and not worth showing in part
-
-    def stretch(self, finder: EventFinder, device: Device, room: int) -> Stretch:
-        start_ns = self.core.start_ns
-        if self.step is not None:
-            start_ns -= lead_ns(device.work, device.host, self.core)
-        events = finder.events(Span(start_ns, self.core.end_ns), room)
-        return Stretch(self.core, self.step, events, self.is_median, self.is_worst)
-
-
-def _wanted_stretches(
-    finder: EventFinder, device: Device, places: Sequence[Span], shown: Sequence[Stretch]
-) -> Iterator[_WantedStretch]:
-    """In the order of their worth; `shown` holds what was made of those before."""
-    varied = variation(device)
-    if varied is None:
-        yield _WantedStretch(device.ledger.window, None)
-        yield from _places(finder, device, places, shown)
-        return
-    steps = varied.steps
-    starts, ends = steps.start_ns.tolist(), steps.end_ns.tolist()
-    median = steps.warm_up + int(np.flatnonzero(steps.steady_ns == varied.median_ns)[0])
-    worst = steps.warm_up + int(steps.steady_ns.argmax())
-
-    def step(number: int, *, is_extra: bool) -> _WantedStretch:
-        core = Span(starts[number], ends[number])
-        return _WantedStretch(core, number, is_median=number == median, is_worst=number == worst, is_extra=is_extra)
-
-    yield step(median, is_extra=False)
-    if worst != median:
-        yield step(worst, is_extra=False)
-    for wanted in _places(finder, device, places, shown):
-        yield wanted if wanted.step is None else step(wanted.step, is_extra=False)
-    for number in dict.fromkeys((*(outlier.step for outlier in varied.outliers), *range(len(steps)))):
-        if all(stretch.step != number for stretch in shown):
-            yield step(number, is_extra=True)
-
-
-def _places(
-    finder: EventFinder, device: Device, places: Sequence[Span], shown: Sequence[Stretch]
-) -> Iterator[_WantedStretch]:
+def _places(finder: EventFinder, device: Device, places: Sequence[Span], shown: Sequence[Stretch]) -> Iterator[_Wanted]:
     """The steps that places lie in; of places in no step, or in one with too much in it, what is around them."""
     steps = device.steps
     for place in places:
@@ -390,10 +369,10 @@ def _places(
             if 0 <= number < len(steps):
                 core = Span(int(steps.start_ns[number]), int(steps.end_ns[number]))
                 if finder.count(core) <= _MANY:
-                    yield _WantedStretch(core, number)
+                    yield _Wanted(core, number)
                     continue
         around = max(_AROUND * (place.end_ns - place.start_ns), _LEAST_AROUND_NS)
-        yield _WantedStretch(Span(place.start_ns - around, place.end_ns + around), None)
+        yield _Wanted(Span(place.start_ns - around, place.end_ns + around))
 
 
 def stretch_of(place: Span, shown: Sequence[Stretch]) -> int | None:

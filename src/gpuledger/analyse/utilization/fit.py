@@ -359,10 +359,8 @@ class FitColumns(Struct, frozen=True, eq=False):
         return groups, self.first[groups] + part, share
 
     def mixes(self) -> tuple[Floats, Ints]:
-        """A row per mix of columns, how much of its time is in each; and the row of every group.
-
-        Groups that share a column have one row: there may be as many groups as launches, but there are few columns.
-        """
+        """A row per mix of columns, how much of its time is in each; and the row of every group. Groups that share a
+        column have one row: there may be as many groups as launches, but there are few columns."""
         own, columns_shared = np.flatnonzero(~self.shared), np.unique(self.first[self.shared])
         row = np.empty(len(self.groups), np.int64)
         row[own] = np.arange(len(own))
@@ -375,9 +373,7 @@ class FitColumns(Struct, frozen=True, eq=False):
 
     def prior(self, ceiling: Floats, expected: float, differ: Floats) -> Prior:
         """A level is between nothing and its ceiling; phases of a kernel are near their mean; nothing uses none.
-
-        `differ`: points by which the level of each group differs from what is expected, usually.
-        """
+        `differ`: points by which the level of each group differs from what is expected, usually."""
         mean, top = np.zeros(self.total), np.full(self.total, 100.0)
         precision = np.zeros((self.total, self.total))
         np.fill_diagonal(precision[: self.total - 1, : self.total - 1], _OTHERS_DIFFER**-2)

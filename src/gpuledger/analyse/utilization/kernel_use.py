@@ -176,10 +176,8 @@ class UseOfKernels(Struct, frozen=True, eq=False):
 
 
 def use_of_kernels(trace: Trace, gpu: int, window: Spans | None = None) -> UseOfKernels | NotMeasured:
-    """What every kernel of a GPU makes of it; with a window, of those launches that begin in it.
-
-    Levels come from all samples in either case: the more, the surer.
-    """
+    """What every kernel of a GPU makes of it; with a window, of those launches that begin in it. Levels come from all
+    samples in either case: the more, the surer."""
     if missing := trace.missing(*NEEDS):
         return missing
     samples = gpu_samples(trace, gpu)

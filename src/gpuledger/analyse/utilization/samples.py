@@ -256,10 +256,8 @@ _ROUNDING: Final = 1 / 12  # samples are whole percents: so much is always left
 
 
 def lag_ns(samples: GpuSamples, *views: ColumnSpans) -> int:
-    """How long after its stamp a sample's period ends, by several ways to tell apart what ran: it must suit all.
-
-    With one column per kernel, slow beginnings look like a lag; with columns for phases, a lag looks like phases.
-    """
+    """How long after its stamp a sample's period ends, by several ways to tell apart what ran: it must suit all. With
+    one column per kernel, slow beginnings look like a lag; with columns for phases, a lag looks like phases."""
     period = samples.period_ns
     metrics = [samples.values[metric] for metric in (*OF_KERNELS, GpuMetric.DRAM) if metric in samples.values]
     begin, end = int(views[0].start_ns[0]) - 3 * period, int(views[0].end_ns.max())

@@ -63,10 +63,8 @@ class Clock(Struct, frozen=True):
 
 
 class UseOfStretches(Struct, frozen=True):
-    """Means of counters over a window, its steady part, and the time in it in which kernels ran.
-
-    Percent, and hertz for the clock.
-    """
+    """Means of counters over a window, its steady part, and the time in it in which kernels ran. Percent, and hertz for
+    the clock."""
 
     window: Mapping[GpuMetric, float]
     steady: Mapping[GpuMetric, float]
@@ -80,9 +78,7 @@ SampledUse = tuple[UseOfKernels, UseOfStretches]
 
 def use_of_device(trace: Trace, device: Device, kernels_in: Spans | None = None) -> SampledUse | NotMeasured:
     """All that samples say of one GPU, its window and its steps; kernels of the window, or of some of its stretches.
-
-    The trace may have been read without samples: then they are not measured.
-    """
+    The trace may have been read without samples: then they are not measured."""
     if Table.METRICS not in trace.tables:
         return trace.missing(Table.METRICS) or NotMeasured(say("the GPU samples were not read"))
     window, edges = device.ledger.busy.stretches, None if device.steps is None else device.steps.edges_ns

@@ -18,13 +18,12 @@ from gpuledger.analyse.idle.launch_costs import (
     CallRow,
     LaunchCosts,
     LaunchFamilyRow,
-    LaunchQueue,
     LaunchRangeRow,
     QueueRow,
     launch_costs,
 )
 from gpuledger.analyse.idle.overlap import OverlapRow, StreamOverlap, StreamOverlapRow, overlap, stream_overlap
-from gpuledger.findings.idle import code_of_trigger
+from gpuledger.findings.about_gaps import code_of_trigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
 from gpuledger.present.views.answer import Answer, health_rows, note_sentences
@@ -104,7 +103,7 @@ def gaps_answer(name: str, trace: Trace, devices: Sequence[Device], least_ns: in
         stream_overlap=tuple(row for stream in streams for row in stream.pairs),
         launch_calls=tuple(row for costs in launches for row in costs.launch_calls),
         waiting_calls=tuple(row for costs in launches for row in costs.waiting_calls),
-        queue=tuple(costs.queue_row for costs in launches),
+        queue=tuple(costs.queue for costs in launches),
         launches_by_family=tuple(row for costs in launches for row in costs.by_family),
         launches_by_range=tuple(row for costs in launches for row in costs.by_range),
     )
@@ -201,7 +200,7 @@ def _launch_sentences(device: Device, costs: LaunchCosts) -> Iterator[Message]:
     if not count:
         yield none_sentence(device, say("recorded launch call"))
         return
-    is_ahead = costs.queue.delays is not None and costs.queue.delays.ahead_share >= _HALF
+    is_ahead = (costs.queue.ahead_share or 0) >= _HALF
     yield say(
         "GPU {gpu}: launch calls take {time} on the CPU ({share} of the time): {count}; {ahead}.",
         gpu=costs.gpu,
@@ -224,10 +223,10 @@ def _launch_sentences(device: Device, costs: LaunchCosts) -> Iterator[Message]:
         )
 
 
-def _ahead_words(queue: LaunchQueue, *, is_ahead: bool) -> Message:
-    if queue.delays is None:
+def _ahead_words(queue: QueueRow, *, is_ahead: bool) -> Message:
+    if queue.queued_median_ns is None:
         return say("how far the CPU runs ahead was not recorded")
-    figures = {"median": time_text(round(queue.delays.median_ns)), "share": share_text(queue.delays.ahead_share)}
+    figures = {"median": time_text(round(queue.queued_median_ns)), "share": share_text(queue.ahead_share or 0)}
     if is_ahead:
         return say(
             "the CPU runs ahead: work waits {median} in the queue (median), {share} of it for over 10 us", **figures

@@ -18,8 +18,8 @@ from gpuledger.analyse.memory.snapshot_figures import (
     snapshot_figures,
 )
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.memory import holder_words, moment_words, place_words
-from gpuledger.findings.memory import snapshot_findings as findings_of
+from gpuledger.findings.memory.snapshot_findings import snapshot_findings as findings_of
+from gpuledger.findings.memory.snapshot_words import holder_words, moment_words, place_words
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import Message, capitalised, say
 from gpuledger.present import document as doc

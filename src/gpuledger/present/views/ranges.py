@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
+from gpuledger.analyse.diff.run_side import RangeRole, RunSide, range_shares
 from gpuledger.analyse.phases.phase_costs import PhaseCosts, PhaseGapRow, PhaseLayerRow, PhaseRow
-from gpuledger.analyse.ranges.range_tree import RangeRole, RangeRow, RangeTree, range_shares
+from gpuledger.analyse.ranges.range_tree import RangeRow, RangeTree
 from gpuledger.analyse.ranks.phase_waits import NO_COMMUNICATION, PhaseWaitRow
 from gpuledger.catalog.kernel_names import cut_label
 from gpuledger.ledger.device import Device
@@ -17,9 +18,6 @@ from gpuledger.present.views.words import NAMED, names_with_shares
 from gpuledger.rows import Label, Row, Unit, labels_of
 from gpuledger.trace.model import Note, NotMeasured, Trace
 from gpuledger.units import count_text, share_text, time_text
-
-if TYPE_CHECKING:
-    from gpuledger.analyse.diff.run_side import RunSide
 
 MOST_RANGES: Final = 50_000
 """So many paths of names are listed: 10 MB of JSON. `query` has every range."""

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Final
 
 from gpuledger.limits import EXPORTER, Limits
+from gpuledger.read import btree
 from gpuledger.read.cache.store import FORMAT, fingerprint, pack_trace, unpack_trace
-from gpuledger.read.nsys import btree
 from gpuledger.read.request import WantedColumns
 from gpuledger.read.source import Source
 from gpuledger.system.kept_files import SMALL_BYTES, WORTH_S, KeptFiles, keeps_everything, kept_name, now_ns, readings

@@ -27,17 +27,17 @@ from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.ncu.csv import LARGEST
 from gpuledger.read.ncu.launch import (
-    LaunchIdentity,
     NcuLaunches,
     UnknownUnit,
+    completed,
     is_wanted,
     plain,
-    profiled,
     scale,
     scaled,
     unit_notes,
     unit_refused,
 )
+from gpuledger.read.protobuf import Damage, fields
 from gpuledger.read.request import Progress, counted
 from gpuledger.read.source import Source, look_at, opened
 from gpuledger.system.processes import run
@@ -210,8 +210,8 @@ class ReportContainer(Struct, frozen=True):
         return len(self.processes)
 
 
-class _Damaged(Exception):
-    """A block that cannot be one; its text says why."""
+class _Truncated(Exception):
+    """The file ends within a block."""
 
 
 def walk(source: Source, limits: Limits) -> ReportContainer:
@@ -224,79 +224,48 @@ def walk(source: Source, limits: Limits) -> ReportContainer:
             _message(file, source.size, limits)
             whole = file.tell()
             while whole < source.size:
-                header = dict(_fields(_message(file, source.size, limits)))
+                header = dict(fields(_message(file, source.size, limits)))
                 end = file.tell() + _number(header, _PAYLOAD_SIZE)
                 if end > source.size:
-                    raise _Damaged(say("truncated"))
+                    raise _Truncated
                 results = _number(header, _RESULTS, 0) + _number(header, _RANGE_RESULTS, 0)
                 if results > end - whole:
-                    raise _Damaged(say("damaged"))
+                    raise Damage
                 processes += [_process(header)] * results
                 tool_version = tool_version or _tool_version(header)
                 whole = file.seek(end)
-        except _Damaged as damage:
-            trouble = damage.args[0]
+        except _Truncated:
+            trouble = say("truncated")
+        except Damage:
+            trouble = say("damaged")
     return ReportContainer(source.size, whole, tuple(processes), tool_version, trouble)
 
 
 def _message(file: BinaryIO, size: int, limits: Limits) -> bytes:
     start = file.read(4)
     if len(start) < 4:
-        raise _Damaged(say("truncated"))
+        raise _Truncated
     (length,) = struct.unpack("<I", start)
     if length == 0 or length > limits.event_bytes:
-        raise _Damaged(say("damaged"))
+        raise Damage
     if length > size - file.tell():
-        raise _Damaged(say("truncated"))
+        raise _Truncated
     return file.read(length)
 
 
 _Value = int | bytes
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, _Value]]:
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        kind, value = key & 7, b""
-        if kind == 0:
-            number, at = _varint(message, at)
-            yield key >> 3, number
-            continue
-        if kind == 2:
-            length, at = _varint(message, at)
-        elif kind in (1, 5):
-            length = 8 if kind == 1 else 4
-        else:
-            raise _Damaged(say("damaged"))
-        value = message[at : at + length]
-        if len(value) != length:
-            raise _Damaged(say("damaged"))
-        at += length
-        yield key >> 3, value
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(message) and shift < 64:
-        byte = message[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-    raise _Damaged(say("damaged"))
-
-
 def _number(header: dict[int, _Value], field: int, default: int | None = None) -> int:
     value = header.get(field, default)
     if not isinstance(value, int):
-        raise _Damaged(say("damaged"))
+        raise Damage
     return value
 
 
 def _process(header: dict[int, _Value]) -> int | None:
     about = header.get(_PROCESS)
-    number = dict(_fields(about)).get(1) if isinstance(about, bytes) else None
+    number = dict(fields(about)).get(1) if isinstance(about, bytes) else None
     return number if isinstance(number, int) else None
 
 
@@ -305,9 +274,9 @@ def _tool_version(header: dict[int, _Value]) -> str | None:
     session = header.get(_SESSION)
     if not isinstance(session, bytes) or _TOOL not in session:
         return None
-    for field, value in _fields(session):
+    for field, value in fields(session):
         if field == 8 and isinstance(value, bytes):
-            named = dict(_fields(value))
+            named = dict(fields(value))
             version = named.get(2)
             if named.get(1) == _TOOL and isinstance(version, bytes):
                 return version.decode("utf-8", "replace").partition(" ")[0]
@@ -395,9 +364,19 @@ def _launches(source: Source, container: ReportContainer, handed: ChildReply) ->
         process = container.processes[launch.index] if in_order else next(iter(only)) if len(only) == 1 else None
         metrics = {handed.names[number]: value for number, value in launch.metrics.items()}
         texts = {handed.names[number]: value for number, value in launch.texts.items()}
-        who = LaunchIdentity(launch.name, process=process)
-        measured = (metrics, texts, tuple(launch.nvtx), tuple(launch.advice))
-        launches.append(profiled(source.name, launch.index, who, *measured))
+        known = Profiled(
+            launch.index,
+            launch.name,
+            None,
+            None,
+            metrics,
+            texts,
+            process=process,
+            nvtx=tuple(launch.nvtx),
+            advice=tuple(launch.advice),
+            file=source.name,
+        )
+        launches.append(completed(known))
     if not launches:
         raise UnreadableProfile(
             f"{source.name}: no launch of the {count_text(container.launches)} that it announces can be read",

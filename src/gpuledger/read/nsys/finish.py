@@ -15,7 +15,7 @@ from msgspec import Struct
 from numpy.typing import DTypeLike, NDArray
 
 from gpuledger.limits import Limits
-from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport
+from gpuledger.read.columns import NULL, ColumnRange, StoredTables
 from gpuledger.read.nsys.origin import NsysDevices, text_rows
 from gpuledger.read.nsys.schema import actual_name
 from gpuledger.read.request import counted
@@ -101,7 +101,7 @@ class TextCoder:
 
         return by_row(one_by_one, values)
 
-    def coding(self, export: NsysExport, limits: Limits) -> TextCoding:
+    def coding(self, export: StoredTables, limits: Limits) -> TextCoding:
         """Fetch what was used and code it: nsys's strings in nsys's order, then our own in the order they came."""
         used = distinct(np.concatenate([np.empty(0, np.int64), *self._used]))
         wanted = used[(used >= 0) & (used < _FIRST_OWN)]
@@ -267,7 +267,7 @@ MOST_COUNTERS: Final = 100_000
 _GPU_BITS: Final = 0xFF
 
 
-def metric_columns(export: NsysExport, coder: TextCoder, raw: Raw) -> tuple[Raw, int]:
+def metric_columns(export: StoredTables, coder: TextCoder, raw: Raw) -> tuple[Raw, int]:
     """Names in place of numbers, the GPU in place of the type of hardware; and how many counters have no name."""
     if not len(raw["start_ns"]):
         return raw | {"end_ns": raw["start_ns"]}, 0
@@ -287,14 +287,14 @@ def metric_columns(export: NsysExport, coder: TextCoder, raw: Raw) -> tuple[Raw,
     return raw | {"end_ns": raw["start_ns"], "name": name, "hardware": gpu}, unnamed
 
 
-def lost_samples(export: NsysExport) -> list[Note]:
+def lost_samples(export: StoredTables) -> list[Note]:
     """Counters that have names, which nsys writes where it samples them, and no sample."""
     samples = actual_name("GPU_METRICS", export.tables)
     counters = 0 if samples is not None and export.count(samples) else len(set(_names(export).values()))
     return counted("samples-lost", counters)
 
 
-def _names(export: NsysExport) -> dict[tuple[int, int], str]:
+def _names(export: StoredTables) -> dict[tuple[int, int], str]:
     """The name of each counter; NULL stands for the hardware where the samples do not say it."""
     rows = text_rows(export, "TARGET_INFO_GPU_METRICS", ("metricName",), integers=("typeId", "metricId"))
     listed = {(row["typeId"], row["metricId"]): row["metricName"] for row in rows}

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.read.nsys.container import NULL, NsysExport
+from gpuledger.read.columns import NULL, StoredTables
 from gpuledger.read.nsys.finish import Raw, TextCoder
 from gpuledger.trace.deadline import check
 from gpuledger.trace.model import PID_BITS
@@ -52,7 +52,7 @@ class _NcclCall(NamedTuple):
 
 
 def collective_columns(
-    export: NsysExport, coder: TextCoder, raw: Raw, keep: NDArray[np.bool_], table: str
+    export: StoredTables, coder: TextCoder, raw: Raw, keep: NDArray[np.bool_], table: str
 ) -> Raw | None:
     """The columns of our table of collectives; None where no call of NCCL has a payload."""
     said, number = _payloads(export, table, np.flatnonzero(keep))
@@ -73,28 +73,28 @@ def collective_columns(
     return _as_columns(coder, raw, described, members)
 
 
-def may_have_payloads(export: NsysExport) -> bool:
+def may_have_payloads(export: StoredTables) -> bool:
     """Whether any range was recorded with a payload."""
     return _SCHEMAS in export.tables
 
 
-def has_layouts(export: NsysExport) -> bool:
+def has_layouts(export: StoredTables) -> bool:
     """Whether NCCL recorded payloads, even if the export left their values out."""
     return _describes_layouts(export) and _MESSAGE.encode() in export.texts(_ENTRIES, "name").distinct
 
 
-def _describes_layouts(export: NsysExport) -> bool:
+def _describes_layouts(export: StoredTables) -> bool:
     return export.tables.get(_ENTRIES, frozenset()) >= {"name", "schemaId", "offset", "type"}
 
 
-def _names(export: NsysExport, ids: Ints) -> dict[int, str]:
+def _names(export: StoredTables, ids: Ints) -> dict[int, str]:
     """The functions of NCCL that occur, by the ids of their names."""
     used = np.unique(ids[ids >= 0]).tolist()
     stored = export.texts_by_id("StringIds", "id", "value", used)
     return {number: text.decode(errors="replace") for number, text in stored.items() if text.startswith(PREFIX)}
 
 
-def _payloads(export: NsysExport, table: str, rows: Ints) -> tuple[dict[int, dict[str, Any]], Ints]:
+def _payloads(export: StoredTables, table: str, rows: Ints) -> tuple[dict[int, dict[str, Any]], Ints]:
     """The payloads of NCCL by number, and the number that each of these rows of nsys's table has.
 
     As JSON where the export has it, else as the bytes that NCCL wrote, of which the export has the layouts.
@@ -117,7 +117,7 @@ Layouts = dict[int, list[tuple[str, int, str]]]
 """By the number of a schema: names, where each value lies, and what it is, in the words of `struct`."""
 
 
-def _layouts(export: NsysExport) -> Layouts:
+def _layouts(export: StoredTables) -> Layouts:
     columns = export.integers(_ENTRIES, ["schemaId", "offset", "type"]).columns
     numbers = (values.tolist() for values in columns.values())
     layouts: Layouts = {}

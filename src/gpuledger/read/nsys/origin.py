@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from gpuledger.messages import say
 from gpuledger.read.checked_tables import assumed_gpu
+from gpuledger.read.columns import NULL, StoredTables
 from gpuledger.read.nsys import schema
-from gpuledger.read.nsys.container import NULL, NsysExport
 from gpuledger.read.request import counted
 from gpuledger.trace.keys import distinct, equal, group, take
 from gpuledger.trace.model import Gpu, Note, Origin, Private, Process, Severity, os_pid
@@ -23,7 +23,7 @@ from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
 
-def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, ...]) -> Origin:
+def describe(export: StoredTables, tables: Mapping[Table, Rows], gpus: tuple[Gpu, ...]) -> Origin:
     """Everything but the events."""
     exported = _pairs(export, "META_DATA_EXPORT") or _pairs(export, "EXPORT_META_DATA")
     captured = _pairs(export, "META_DATA_CAPTURE")
@@ -64,7 +64,7 @@ def describe(export: NsysExport, tables: Mapping[Table, Rows], gpus: tuple[Gpu, 
 _STARTED: Final = "TARGET_INFO_SESSION_START_TIME"
 
 
-def recorded(export: NsysExport) -> list[tuple[int, int]]:
+def recorded(export: StoredTables) -> list[tuple[int, int]]:
     """When recording began and ended, by the host's own clock; nothing where the export does not say."""
     rows = text_rows(export, "ANALYSIS_DETAILS", (), ("startTime", "stopTime"))
     return [(row["startTime"], row["stopTime"]) for row in rows if None not in (row["startTime"], row["stopTime"])]
@@ -96,7 +96,7 @@ def _private(captured: Mapping[str, list[str]], system: Mapping[str, list[str]])
     return Private(tuple(command + [captured[key][0] for key in arguments]), host, tuple(environment))
 
 
-def _pairs(export: NsysExport, table: str) -> dict[str, list[str]]:
+def _pairs(export: StoredTables, table: str) -> dict[str, list[str]]:
     """A table of names and values; a name may come several times."""
     values: dict[str, list[str]] = {}
     for row in text_rows(export, table, ("name", "value")):
@@ -105,7 +105,7 @@ def _pairs(export: NsysExport, table: str) -> dict[str, list[str]]:
 
 
 def text_rows(
-    export: NsysExport, table: str, texts: Iterable[str], integers: Iterable[str] = ()
+    export: StoredTables, table: str, texts: Iterable[str], integers: Iterable[str] = ()
 ) -> list[dict[str, Any]]:
     """A small descriptive table as one dict a row: text as str ('' for NULL), integers as int or None.
 
@@ -124,7 +124,7 @@ def text_rows(
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def diagnostics(export: NsysExport) -> tuple[Note, ...]:
+def diagnostics(export: StoredTables) -> tuple[Note, ...]:
     """What nsys itself warned about while it captured, each sentence once."""
     counts, codes = Counter[tuple[str, str]](), {2: "nsys-warning", 3: "nsys-error"}
     for row in text_rows(export, "DIAGNOSTIC_EVENT", ("text",), integers=("severity",)):
@@ -150,7 +150,7 @@ _FIGURES = {
 class NsysDevices:
     """Resolves (process, ordinal) to an index into `gpus`, adding GPUs that the export does not list."""
 
-    def __init__(self, export: NsysExport, used: Ints) -> None:
+    def __init__(self, export: StoredTables, used: Ints) -> None:
         """`used` are the ordinals that anything ran on, in any process."""
         rows = sorted(_gpu_rows(export), key=lambda row: row["id"])
         places = [(row.get("busLocation") or "").lower() for row in rows]
@@ -270,7 +270,7 @@ def _lacking_figures(gpus: Sequence[Gpu], *, is_sampled: bool) -> list[Note]:
     return notes
 
 
-def _by_process(export: NsysExport, rows: list[dict[str, Any]]) -> dict[tuple[int, int], int]:
+def _by_process(export: StoredTables, rows: list[dict[str, Any]]) -> dict[tuple[int, int], int]:
     """The GPU of each (process, ordinal) that TARGET_INFO_CUDA_DEVICE lists."""
     by_id = {row["id"]: gpu for gpu, row in reversed(list(enumerate(rows)))}
     by_uuid = {_uuid(row["uuid"]): gpu for gpu, row in enumerate(rows) if _uuid(row["uuid"])}
@@ -286,7 +286,7 @@ def _uuid(text: str | None) -> str:
     return (text or "").lower().removeprefix("gpu-")
 
 
-def _gpu_rows(export: NsysExport) -> list[dict[str, Any]]:
+def _gpu_rows(export: StoredTables) -> list[dict[str, Any]]:
     have = export.tables.get("TARGET_INFO_GPU", frozenset())
     if not have >= {"id", "name"}:
         return []

@@ -15,9 +15,9 @@ import numpy as np
 
 from gpuledger.errors import MissingPackage, UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read.nsys.container import NULL, IntegerColumns, TextColumn
+from gpuledger.read.columns import NULL, IntegerColumns, TextColumn
 from gpuledger.read.nsys.reader import read_export
-from gpuledger.read.request import Progress, WantedColumns, too_many_rows
+from gpuledger.read.request import Format, Progress, WantedColumns, too_many_rows
 from gpuledger.read.source import Source, changed, in_time
 from gpuledger.system.opening import entries_of, identity, open_file
 from gpuledger.trace.deadline import check
@@ -223,6 +223,14 @@ class ArrowReader:
     """Nsight Systems parquetdir or arrowdir -> Trace."""
 
     name = "nsys parquetdir and arrowdir"
+    formats = (
+        Format(
+            "parquetdir, arrowdir",
+            "`nsys export --type=parquetdir` (or arrowdir)",
+            "as SQLite; needs `pip install 'gpuledger[arrow]'`",
+            "nothing",
+        ),
+    )
 
     def recognises(self, source: Source) -> bool:
         return _suffix(source) is not None

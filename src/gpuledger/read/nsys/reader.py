@@ -19,8 +19,8 @@ from gpuledger.limits import Limits
 from gpuledger.messages import joined, say
 from gpuledger.read.causality import with_true_times
 from gpuledger.read.checked_tables import LARGEST, LARGEST_BYTES, refuse_impossible, unrecorded_work, within_bounds
+from gpuledger.read.columns import NULL, ColumnRange, StoredTables
 from gpuledger.read.nsys import schema
-from gpuledger.read.nsys.container import NULL, ColumnRange, NsysExport
 from gpuledger.read.nsys.finish import (
     Raw,
     TableFinisher,
@@ -49,7 +49,7 @@ _FRAME: Final = ("id", "symbol", "stackDepth")
 class StackReader:
     """Numbers the stacks of all tables from 0."""
 
-    def __init__(self, export: NsysExport, coder: TextCoder) -> None:
+    def __init__(self, export: StoredTables, coder: TextCoder) -> None:
         self._export, self._coder = export, coder
         self._frames: list[Ints] = []
         self._lengths: list[Ints] = []
@@ -110,7 +110,7 @@ def _frames(payload: bytes | None) -> list[tuple[int, int, int]]:
         return []  # somebody else's payload, which may hold anything
 
 
-def read_export(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
+def read_export(export: StoredTables, name: str, wanted: WantedColumns, limits: Limits, progress: Progress) -> Trace:
     """Read the columns in `wanted` of one export; `name` is what messages call it."""
     if "StringIds" not in export.tables:  # each export has had it since the first
         listed = ", ".join(sorted(export.tables)[:5]) or "none"
@@ -178,7 +178,7 @@ def _finished(
 class _ExportReading:
     """One pass over an export: raw tables out, and what was noted on the way."""
 
-    def __init__(self, export: NsysExport) -> None:
+    def __init__(self, export: StoredTables) -> None:
         self.export = export
         self.coder = TextCoder()
         self.stacks = StackReader(export, self.coder)

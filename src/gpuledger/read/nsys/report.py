@@ -14,12 +14,13 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import EXPORTER, Limits
 from gpuledger.messages import say
 from gpuledger.read.nsys.reader import read_export
-from gpuledger.read.nsys.report_events import Damage, DecodedEvents, EventPlan, TooManyRows, decode, fields
+from gpuledger.read.nsys.report_events import DecodedEvents, EventPlan, TooManyRows, decode
 from gpuledger.read.nsys.report_file import MAGIC, FileBytes, ReportFile, open_report
 from gpuledger.read.nsys.report_tables import ReportExport, event_tables
-from gpuledger.read.nsys.sqlite import open_sqlite
-from gpuledger.read.request import Progress, WantedColumns, counted, too_many_rows
+from gpuledger.read.protobuf import Damage, fields
+from gpuledger.read.request import Format, Progress, WantedColumns, counted, too_many_rows
 from gpuledger.read.source import Source, in_time, look_at, opened
+from gpuledger.read.sqlite import open_sqlite
 from gpuledger.system.opening import only_below
 from gpuledger.trace.deadline import paused
 from gpuledger.trace.model import Note, Severity, Trace
@@ -30,6 +31,7 @@ class NsysRepReader:
     """Nsight Systems report -> Trace."""
 
     name = "nsys report"
+    formats = (Format(".nsys-rep, .qdrep", "`nsys profile`", "nsys 2020.4 to 2026.1", "which graph a node is of"),)
 
     def recognises(self, source: Source) -> bool:
         return source.head.startswith(MAGIC)

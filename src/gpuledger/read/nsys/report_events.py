@@ -16,7 +16,8 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from gpuledger.read.nsys.container import NULL, ColumnRange
+from gpuledger.read.columns import NULL, ColumnRange
+from gpuledger.read.protobuf import Damage, fields, readable_fields, varint
 from gpuledger.trace import sweep
 from gpuledger.trace.deadline import check
 from gpuledger.trace.spans import Ints
@@ -278,47 +279,6 @@ class _NativePart:
         return native.texts(self._rows, table)
 
 
-class Damage(Exception):
-    """Bytes that are no message, or no LZ4 block."""
-
-
-def varint(message: bytes, at: int) -> tuple[int, int]:
-    """The number that begins at `at`, and where what follows begins."""
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(message):
-            raise Damage
-        byte = message[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value & 2**64 - 1, at
-    raise Damage
-
-
-def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message: their numbers, and a number or bytes each."""
-    at = 0
-    while at < len(message):
-        key, at = varint(message, at)
-        match key & 7:
-            case 0:
-                value, at = varint(message, at)
-                yield key >> 3, value
-            case 1 | 5 | 2 as kind:
-                if kind == 2:
-                    size, at = varint(message, at)
-                else:
-                    size = 8 if kind == 1 else 4
-                if size > len(message) - at:
-                    raise Damage
-                inside = message[at : at + size]
-                at += size
-                yield key >> 3, inside if kind == 2 else int.from_bytes(inside, "little")
-            case _:
-                raise Damage
-
-
 def unpack(packed: bytes, plain_size: int) -> bytes:
     """What an LZ4 block holds."""
     if is_compiled():
@@ -333,14 +293,7 @@ def texts_of(message: bytes, number: int) -> list[bytes]:
     """The bytes of each of a message's fields with that number, up to where it is damaged."""
     if is_compiled():
         return native.texts_of(message, number)
-    found = list[bytes]()
-    try:
-        for key, value in fields(message):
-            if key == number and isinstance(value, bytes):
-                found.append(value)
-    except Damage:
-        return found
-    return found
+    return [value for key, value in readable_fields(message) if key == number and isinstance(value, bytes)]
 
 
 def _length(packed: bytes, length: int, at: int) -> tuple[int, int]:

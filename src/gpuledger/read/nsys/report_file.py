@@ -17,7 +17,8 @@ from typing import BinaryIO, Final
 from msgspec import Struct
 
 from gpuledger.errors import UnreadableProfile
-from gpuledger.read.nsys.report_events import Damage, PackedBlock, fields, texts_of, unpack, varint
+from gpuledger.read.nsys.report_events import PackedBlock, texts_of, unpack
+from gpuledger.read.protobuf import Damage, fields, varint
 from gpuledger.read.source import Source
 from gpuledger.trace.deadline import check
 from gpuledger.units import bytes_text

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from struct import calcsize, unpack_from
 from typing import Any, Final, NamedTuple
 
-from gpuledger.read.nsys.report_events import Damage, fields, texts_of
+from gpuledger.read.nsys.report_events import texts_of
+from gpuledger.read.protobuf import Damage, fields
 
 _FORMATS: Final = {
     3: "<b",

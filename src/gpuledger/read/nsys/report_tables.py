@@ -14,11 +14,12 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from gpuledger.read.columns import NULL, ColumnRange, IntegerColumns, TextColumn
 from gpuledger.read.nsys import schema
-from gpuledger.read.nsys.container import NULL, ColumnRange, IntegerColumns, TextColumn
-from gpuledger.read.nsys.report_events import CLASSES, ROW, Damage, DecodedEvents, EventTable, Path, fields, texts_of
+from gpuledger.read.nsys.report_events import CLASSES, ROW, DecodedEvents, EventTable, Path, texts_of
 from gpuledger.read.nsys.report_file import ReportFile
 from gpuledger.read.nsys.report_payloads import PayloadLayouts
+from gpuledger.read.protobuf import readable_fields
 from gpuledger.read.request import WantedColumns
 from gpuledger.trace.keys import same, take
 from gpuledger.trace.model import PID_BITS
@@ -129,11 +130,7 @@ _FEEDS: Final = {
     MEMORY: ((Table.COPIES, schema.MEMCPY), (Table.COPIES, schema.MEMSET)),
     SYNCS: ((Table.SYNCS, schema.SYNC),),
     GRAPHS: ((Table.GRAPHS, schema.GRAPH),),
-    CALLS: (
-        (Table.CALLS, schema.RUNTIME),
-        (Table.CALLS, schema.OSRT),
-        (Table.OVERHEADS, schema.PROFILER_OVERHEAD),
-    ),
+    CALLS: ((Table.CALLS, schema.RUNTIME), (Table.CALLS, schema.OSRT), (Table.OVERHEADS, schema.PROFILER_OVERHEAD)),
     NVTX: tuple((table, schema.NVTX) for table in (Table.RANGES, Table.COLLECTIVES, Table.SAMPLES)),
     ALLOCS: ((Table.ALLOCS, schema.ALLOC),),
     SAMPLES: ((Table.SAMPLES, schema.SAMPLE),),
@@ -569,21 +566,12 @@ def _inside(message: bytes, *path: int) -> list[bytes]:
 
 
 def _fields(message: bytes) -> dict[int, int | bytes]:
-    """The fields of a message, the last of each number, up to where it is damaged."""
-    found = dict[int, int | bytes]()
-    try:
-        for number, value in fields(message):
-            found[number] = value
-    except Damage:
-        return found
-    return found
+    """The fields of a message, the last of each number."""
+    return dict(readable_fields(message))
 
 
 def _numbers(message: bytes, number: int) -> list[int]:
-    try:
-        return [value for key, value in fields(message) if key == number and isinstance(value, int)]
-    except Damage:
-        return []
+    return [value for key, value in readable_fields(message) if key == number and isinstance(value, int)]
 
 
 def _text(message: bytes, number: int) -> bytes:

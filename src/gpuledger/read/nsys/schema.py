@@ -122,12 +122,7 @@ def needed(table: Table, feeds: Iterable[NsysTable], wanted: frozenset[str]) -> 
 STRING_COLUMNS: Final = frozenset(("demangledName", "shortName", "mangledName", "nameId", "textId"))
 """Columns of the event tables that hold ids into StringIds."""
 
-SMALL_COLUMNS: Final = STRING_COLUMNS | {
-    *LAUNCH_SIZES.values(),
-    "registersPerThread",
-    "streamId",
-    "correlationId",
-}
+SMALL_COLUMNS: Final = STRING_COLUMNS | {*LAUNCH_SIZES.values(), "registersPerThread", "streamId", "correlationId"}
 """Those that have 32 bits in our tables: they are read as such where all values fit."""
 
 NVTX_PUSH_POP: Final = (59, 70)

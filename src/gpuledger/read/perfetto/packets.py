@@ -14,8 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from gpuledger.read.assembled import TextCodes
-from gpuledger.read.nsys.report_events import Damage
-from gpuledger.read.wire_messages import MessageFields, WirePart, fields_of, parts
+from gpuledger.read.protobuf import Damage, MessageColumns, WirePart, message_columns, parts
 from gpuledger.trace.keys import group
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT
@@ -92,7 +91,7 @@ class PerfettoPackets:
             self.is_cut = True
         where = np.array([(part.start, part.end) for part in places], np.int64).reshape(-1, 2)
         self.count = len(where)
-        self._fields = fields_of(self._bytes, where[:, 0], where[:, 1])
+        self._fields = message_columns(self._bytes, where[:, 0], where[:, 1])
         self.compressed = int(np.count_nonzero(self._fields.field == _COMPRESSED))
         self.tracks = self._tracks()
         self._generation = self._generations()
@@ -157,7 +156,7 @@ class PerfettoPackets:
         known = np.array([self._meaning[kind].get(pair, NO_TEXT) for pair in pairs], np.int64)
         return known[place] if len(place) else np.empty(0, np.int64)
 
-    def _spelled(self, fields: MessageFields) -> Ints:
+    def _spelled(self, fields: MessageColumns) -> Ints:
         """The codes of texts that stand where they are used."""
         known = dict[bytes, int]()
         codes = list[int]()
@@ -169,7 +168,7 @@ class PerfettoPackets:
         return np.array(codes, np.int64)
 
     def _texts(
-        self, fields: MessageFields, count: int, generation: Ints, kind: int, number_field: int, text_field: int
+        self, fields: MessageColumns, count: int, generation: Ints, kind: int, number_field: int, text_field: int
     ) -> Ints:
         """A text of each message: by its number, or spelled out."""
         text = self._meant(kind, generation, fields.column(number_field, count))
@@ -180,7 +179,7 @@ class PerfettoPackets:
     def slices(self, *, ends_first: bool) -> PerfettoSlices:
         """What ran on tracks. At one instant an end comes before a beginning where the packets are not in order."""
         own = self._fields.of(_TRACK_EVENT)
-        fields, count = fields_of(self._bytes, own.start, own.end), len(own.owner)
+        fields, count = message_columns(self._bytes, own.start, own.end), len(own.owner)
         kind, track = fields.column(9, count), fields.column(11, count)
         time = self._fields.column(_TIMESTAMP, self.count)[own.owner]
         begin, end = self._paired(kind, track, time, ends_first=ends_first)
@@ -194,7 +193,7 @@ class PerfettoPackets:
         flows, flow = fields.of(47), np.zeros(count, np.int64)
         flow[flows.owner[::-1]] = self._eight_bytes(flows.start)[::-1]
         launched = fields.of(3000)
-        stage = fields_of(self._bytes, launched.start, launched.end).column(1, len(launched.owner))
+        stage = message_columns(self._bytes, launched.start, launched.end).column(1, len(launched.owner))
         event = np.zeros(count, np.int64)
         event[launched.owner] = stage
         arguments = self._annotations(fields.of(4), generation, row_of)
@@ -230,8 +229,8 @@ class PerfettoPackets:
         self.unpaired += len(timed) - 2 * len(pairs)
         return row[pairs], row[pairs + 1]
 
-    def _annotations(self, own: MessageFields, generation: Ints, row_of: Ints) -> PerfettoArguments:
-        fields, count = fields_of(self._bytes, own.start, own.end), len(own.owner)
+    def _annotations(self, own: MessageColumns, generation: Ints, row_of: Ints) -> PerfettoArguments:
+        fields, count = message_columns(self._bytes, own.start, own.end), len(own.owner)
         generation = generation[own.owner]
         name = self._texts(fields, count, generation, ARGUMENT_NAMES, 1, 10)
         text = self._texts(fields, count, generation, TEXTS, 17, 6)
@@ -246,13 +245,13 @@ class PerfettoPackets:
     def stages(self) -> PerfettoSlices:
         """What ran on GPUs, as torch tells it: events with their durations, on queues."""
         own = self._fields.of(_STAGE)
-        fields, count = fields_of(self._bytes, own.start, own.end), len(own.owner)
+        fields, count = message_columns(self._bytes, own.start, own.end), len(own.owner)
         generation = self._generation[own.owner]
         start = self._fields.column(_TIMESTAMP, self.count)[own.owner]
         kind = self._meant(STAGES, generation, fields.column(14, count))
         named = self._texts(fields, count, generation, NAMES, 20, 17)
         extra = fields.of(6)
-        said = fields_of(self._bytes, extra.start, extra.end)
+        said = message_columns(self._bytes, extra.start, extra.end)
         name, text = np.full(len(extra.owner), NO_TEXT), np.full(len(extra.owner), NO_TEXT)
         for field, column in ((1, name), (2, text)):
             spelled = said.of(field)
@@ -280,13 +279,13 @@ class PerfettoPackets:
             fields.column(1, count),
         )
 
-    def _shapes(self, launch: MessageFields, count: int) -> dict[str, Ints]:
+    def _shapes(self, launch: MessageColumns, count: int) -> dict[str, Ints]:
         """Sizes of grids and blocks, one column for each direction."""
-        inside = fields_of(self._bytes, launch.start, launch.end)
+        inside = message_columns(self._bytes, launch.start, launch.end)
         shape = dict[str, Ints]()
         for field, name in ((1, "grid"), (2, "block")):
             sized = inside.of(field)
-            sizes = fields_of(self._bytes, sized.start, sized.end)
+            sizes = message_columns(self._bytes, sized.start, sized.end)
             for direction, letter in enumerate("xyz", 1):
                 column = np.full(count, NOT_RECORDED)
                 column[launch.owner[sized.owner]] = sizes.column(direction, len(sized.owner))

@@ -17,16 +17,20 @@ from numpy.typing import NDArray
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read.assembled import Columns, RawTables, copy_columns, ints, looked_up, recorded
-from gpuledger.read.nsys.container import NULL, NsysExport
+from gpuledger.read.assembled import Columns, RawTables, copy_columns, ints, recorded, value_by_key
+from gpuledger.read.columns import NULL, StoredTables
 from gpuledger.read.request import WantedColumns, counted
 from gpuledger.read.rocm.words import (
     OWN_WORK,
     add_allocations,
     agent_gpu,
+    bare_symbol,
     blocks,
+    call_numbers,
     finish,
+    launch_columns,
     layer_of,
+    range_columns,
     streams,
 )
 from gpuledger.trace.model import PID_BITS, Gpu, Private, Trace
@@ -50,7 +54,7 @@ def reader_of(tables: Mapping[str, Collection[str]]) -> Callable[..., Trace] | N
 class _Database:
     """The tables of one set, asked for by their names without the set's UUID; what is not there has no rows."""
 
-    def __init__(self, export: NsysExport, name: str, suffix: str = "") -> None:
+    def __init__(self, export: StoredTables, name: str, suffix: str = "") -> None:
         self._export, self._name, self._suffix = export, name, suffix
         self._rows: dict[str, int] = {}
 
@@ -97,7 +101,7 @@ class _Database:
 
 
 def _by_dict(wanted: Ints, values: Mapping[int, int], missing: int = NOT_RECORDED) -> Ints:
-    return looked_up(wanted, ints(values.keys()), ints(values.values()), missing)
+    return value_by_key(wanted, ints(values.keys()), ints(values.values()), missing)
 
 
 def _triple(columns: Mapping[str, Ints], *names: str) -> NDArray[np.int64]:
@@ -116,7 +120,7 @@ def _program(command: str) -> str | None:
     return PurePath(command.split()[0]).name if command.split() else None
 
 
-def _read_rocpd(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
+def _read_rocpd(export: StoredTables, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
     raw = RawTables(name, wanted, limits)
     sets = [
         _RocpdSet(_Database(export, name, table.removeprefix(_AGENTS)), raw)
@@ -206,12 +210,12 @@ class _RocpdSet:
 
     def _common(self, columns: Mapping[str, Ints]) -> Columns:
         """Times, process, stream and the call's number."""
-        stack = looked_up(columns["event_id"], self._events["id"], recorded(self._events["stack_id"]))
+        stack = value_by_key(columns["event_id"], self._events["id"], recorded(self._events["stack_id"]))
         return {
             "start_ns": columns["start"],
             "end_ns": columns["end"],
             "pid": _by_dict(columns["pid"], self._pid_of),
-            "correlation": np.where(stack > 0, stack, NOT_RECORDED),
+            "correlation": call_numbers(stack),
         }
 
     def _devices(self, agents: Ints) -> Ints:
@@ -232,22 +236,18 @@ class _RocpdSet:
         names = self._raw.codes.column(text or other for text, other in zip(shown, mangled, strict=True))
         registers = np.maximum(symbols["arch_vgpr_count"], 0) + np.maximum(symbols["accum_vgpr_count"], 0)
         kernel, ids = table["kernel_id"], symbols["id"]
-        fixed = looked_up(kernel, ids, recorded(symbols["group_segment_size"]))
+        registers_of = value_by_key(kernel, ids, registers)
+        fixed = value_by_key(kernel, ids, recorded(symbols["group_segment_size"]))
         shared = recorded(table["group_segment_size"])
-        workgroup = _triple(table, *_WORKGROUP)
         self._raw.add(
             Table.KERNELS,
             self._common(table)
+            | launch_columns(_triple(table, *_GRID), _triple(table, *_WORKGROUP), registers_of, fixed, shared)
             | {
                 "device": self._devices(table["agent_id"]),
                 "stream": streams(table["stream_id"], table["queue_id"]),
-                "name": looked_up(kernel, ids, names),
-                "mangled_name": looked_up(kernel, ids, self._raw.codes.column(mangled)),
-                "grid": blocks(_triple(table, *_GRID), workgroup),
-                "block": workgroup,
-                "registers": looked_up(kernel, ids, np.where(registers > 0, registers, NOT_RECORDED)),
-                "smem_static_bytes": fixed,
-                "smem_dynamic_bytes": np.where(shared >= 0, np.maximum(shared - np.maximum(fixed, 0), 0), NOT_RECORDED),
+                "name": value_by_key(kernel, ids, names),
+                "mangled_name": value_by_key(kernel, ids, self._raw.codes.column(mangled)),
             },
         )
 
@@ -277,7 +277,7 @@ class _RocpdSet:
         table = self.database.columns("rocpd_region", *_WHERE, "name_id")
         if not len(table["start"]):
             return
-        category = looked_up(table["event_id"], self._events["id"], self._events["category_id"])
+        category = value_by_key(table["event_id"], self._events["id"], self._events["category_id"])
         domains, domain = self._named(category)
         texts, name = self._named(table["name_id"])
         pairs, pair = np.unique(np.stack([domain, name]), axis=1, return_inverse=True)
@@ -291,16 +291,13 @@ class _RocpdSet:
         rows = np.flatnonzero(~is_call)
         if len(rows):
             named = self._messages(table["event_id"][rows])
-            columns = {key: values[rows] for key, values in columns.items() if key != "correlation"}
+            columns = {key: values[rows] for key, values in columns.items()}
             columns["name"] = np.where(named >= 0, named, columns["name"])
             is_roctx = np.array([place.startswith("MARKER") for place, _ in said], bool)[pair.reshape(-1)][rows]
-            columns["domain"] = self._raw.codes.column(
+            own_domains = self._raw.codes.column(
                 "" if own else domains[domain[row]] for own, row in zip(is_roctx.tolist(), rows.tolist(), strict=True)
             )
-            columns["kind"] = np.where(
-                columns["start_ns"] == columns["end_ns"], self._raw.codes["mark"], self._raw.codes["push_pop"]
-            )
-            self._raw.add(Table.RANGES, columns)
+            self._raw.add(Table.RANGES, range_columns(self._raw, columns, own_domains))
 
     def _messages(self, events: Ints) -> Ints:
         """What roctx's markers say, which their events hold as JSON; NO_TEXT where that is nothing."""
@@ -309,7 +306,7 @@ class _RocpdSet:
             said if isinstance(said := _json(text).get("message"), str) and said else None for text in texts
         )
         of_event = np.append(codes, NOT_RECORDED)[numbers]
-        return looked_up(events, self._events["id"], of_event)
+        return value_by_key(events, self._events["id"], of_event)
 
     def _allocations(self) -> None:
         table = self.database.columns("rocpd_memory_allocate", "start", "pid", "agent_id", "address", "size")
@@ -345,33 +342,33 @@ class _RocpdSet:
             key = (event, names.get(counter, f"counter {counter}"))
             sums[key] = sums.get(key, 0.0) + float(value or 0)
         events = ints(event for event, _ in sums)
-        ends = looked_up(events, kernels["event_id"], kernels["end"], NULL)
+        ends = value_by_key(events, kernels["event_id"], kernels["end"], NULL)
         self._raw.add(
             Table.METRICS,
             {
                 "start_ns": ends,
                 "end_ns": ends,
-                "device": self._devices(looked_up(events, kernels["event_id"], kernels["agent_id"])),
+                "device": self._devices(value_by_key(events, kernels["event_id"], kernels["agent_id"])),
                 "name": self._raw.codes.column(name for _, name in sums),
                 "value": np.array([round(value) if abs(value) < 2**62 else -1 for value in sums.values()], np.int64),
             },
         )
 
 
-def _read_rpd(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
+def _read_rpd(export: StoredTables, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
     raw, database = RawTables(name, wanted, limits), _Database(export, name)
     strings = database.by_id("rocpd_string", "string")
     api = database.columns("rocpd_api", "id", "pid", "tid", "start", "end", "apiName_id", "args_id")
     ops = database.columns("rocpd_op", "id", "gpuId", "queueId", "start", "end", "description_id", "opType_id")
     pairs = database.columns("rocpd_api_ops", "api_id", "op_id")
-    call = looked_up(ops["id"], pairs["op_id"], recorded(pairs["api_id"]))
+    call = value_by_key(ops["id"], pairs["op_id"], recorded(pairs["api_id"]))
     common = {
         "start_ns": ops["start"],
         "end_ns": ops["end"],
         "device": recorded(ops["gpuId"]),
         "stream": recorded(ops["queueId"]),
         "correlation": call,
-        "pid": looked_up(call, api["id"], recorded(api["pid"])),
+        "pid": value_by_key(call, api["id"], recorded(api["pid"])),
     }
     kinds, kind = np.unique(ops["opType_id"], return_inverse=True)
     types = [strings.get(number, "") for number in kinds.tolist()]
@@ -416,7 +413,7 @@ def _rpd_kernels(
 ) -> None:
     columns = {key: values[chosen] for key, values in common.items()}
     call, keys = columns["correlation"], launches["api_ptr_id"]
-    sizes = {key: looked_up(call, keys, recorded(launches[key])) for key in launches}
+    sizes = {key: value_by_key(call, keys, recorded(launches[key])) for key in launches}
     workgroup = _triple(sizes, *_RPD_WORKGROUP)
     distinct, numbers = np.unique(ops["description_id"][chosen], return_inverse=True)
     names = raw.codes.column(strings.get(number, "") or f"kernel {number}" for number in distinct.tolist())
@@ -437,7 +434,7 @@ def _rpd_copies(
 ) -> None:
     columns = {key: values[chosen] for key, values in common.items()}
     copies = database.columns("rocpd_copyapi", "api_ptr_id", "size")
-    amounts = looked_up(columns["correlation"], copies["api_ptr_id"], recorded(copies["size"]))
+    amounts = value_by_key(columns["correlation"], copies["api_ptr_id"], recorded(copies["size"]))
     raw.add(Table.COPIES, columns | copy_columns(raw, kind[chosen], types) | {"bytes": amounts})
 
 
@@ -461,9 +458,7 @@ def _rpd_calls(raw: RawTables, api: Mapping[str, Ints], strings: Mapping[int, st
     is_marker = np.array([text == "UserMarker" for text in texts], bool)[name]
     said = raw.codes.column(strings.get(number) or None for number in args.tolist())[arg]
     columns["name"] = np.where(is_marker & (said >= 0), said, columns["name"])
-    columns["kind"] = np.where(api["start"] == api["end"], raw.codes["mark"], raw.codes["push_pop"])
-    columns["domain"] = np.full(len(name), raw.codes[""])
-    raw.add(Table.RANGES, columns, ~is_own & ~chosen)
+    raw.add(Table.RANGES, range_columns(raw, columns, ""), ~is_own & ~chosen)
 
 
 _UNITS: Final = {"sclk": " [MHz]", "mclk": " [MHz]", "power": " [W]", "temp": " [C]", "vram": " [%]"}
@@ -495,7 +490,7 @@ def _whole(text: str) -> int:
     return round(value) if abs(value) < 2**62 else NOT_RECORDED
 
 
-def _read_v1(export: NsysExport, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
+def _read_v1(export: StoredTables, name: str, wanted: WantedColumns, limits: Limits) -> Trace:
     raw, database = RawTables(name, wanted, limits), _Database(export, name)
     pids = [np.empty(0, np.int64)]
     own_pids = np.unique(database.columns("OPS", "proc-id")["proc-id"])  # where `pid` numbers a row of the picture
@@ -528,8 +523,7 @@ def _read_v1(export: NsysExport, name: str, wanted: WantedColumns, limits: Limit
         if into is Table.COPIES:
             common |= copy_columns(raw, numbers, texts)
         elif into is Table.RANGES:
-            kinds = np.where(columns["BeginNs"] == columns["EndNs"], raw.codes["mark"], raw.codes["push_pop"])
-            common |= {"name": codes, "kind": kinds, "domain": np.full(len(codes), raw.codes[""])}
+            common = range_columns(raw, common | {"name": codes}, "")
         else:
             common["name"] = codes
         if into is Table.CALLS:
@@ -548,7 +542,7 @@ def _v1_kernels(raw: RawTables, database: _Database) -> Ints:
     """Kernels as rocprof writes them where it traced no calls; and their processes."""
     table = database.columns("KERN", "BeginNs", "EndNs", "gpu-id", "queue-id", "pid", "grd", "wgr", "lds")
     texts, numbers = database.texts("KERN", "KernelName")
-    names = raw.codes.column(text.strip('"').removesuffix(" [clone .kd]").removesuffix(".kd") for text in texts)
+    names = raw.codes.column(bare_symbol(text.strip('"')) for text in texts)
     raw.add(
         Table.KERNELS,
         {

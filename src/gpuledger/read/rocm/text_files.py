@@ -21,9 +21,19 @@ import numpy as np
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.read.assembled import Columns, RawTables, copy_columns, ints, recorded
-from gpuledger.read.nsys.container import NULL
-from gpuledger.read.request import Progress, WantedColumns, counted
-from gpuledger.read.rocm.words import add_allocations, agent_gpu, blocks, finish, layer_of, streams
+from gpuledger.read.columns import NULL
+from gpuledger.read.request import Format, Progress, WantedColumns, counted
+from gpuledger.read.rocm.words import (
+    add_allocations,
+    agent_gpu,
+    bare_symbol,
+    call_numbers,
+    finish,
+    launch_columns,
+    layer_of,
+    range_columns,
+    streams,
+)
 from gpuledger.read.source import Source, in_time, look_at, opened
 from gpuledger.read.stream import ByteStream
 from gpuledger.system.opening import entries_of, seen
@@ -218,12 +228,11 @@ def _address(value: object) -> int:
 
 def _common(process: _OneProcess, records: Sequence[_Record]) -> Columns:
     count = len(records)
-    stack = recorded(ints(own.correlation_id.internal for own in records))
     return {
         "start_ns": ints(own.start_timestamp for own in records),
         "end_ns": ints(own.end_timestamp for own in records),
         "pid": np.full(count, process.metadata.pid),
-        "correlation": np.where(stack > 0, stack, NOT_RECORDED),
+        "correlation": call_numbers(ints(own.correlation_id.internal for own in records)),
     }
 
 
@@ -245,6 +254,7 @@ def _add_kernels(raw: RawTables, process: _OneProcess, gpu_of: dict[int, int]) -
     raw.add(
         Table.KERNELS,
         _common(process, records)
+        | launch_columns(grid, workgroup, registers, fixed, shared)
         | {
             "device": ints(gpu_of.get(own.agent_id.handle, NOT_RECORDED) for own in dispatches),
             "stream": streams(
@@ -252,11 +262,6 @@ def _add_kernels(raw: RawTables, process: _OneProcess, gpu_of: dict[int, int]) -
             ),
             "name": raw.codes.column(named),
             "mangled_name": raw.codes.column(name or None for name in mangled),
-            "grid": blocks(grid, workgroup),
-            "block": workgroup,
-            "registers": np.where(registers > 0, registers, NOT_RECORDED),
-            "smem_static_bytes": fixed,
-            "smem_dynamic_bytes": np.where(shared >= 0, np.maximum(shared - np.maximum(fixed, 0), 0), NOT_RECORDED),
         },
     )
 
@@ -308,17 +313,8 @@ def _add_calls(raw: RawTables, process: _OneProcess) -> None:
         is_roctx = kind == "marker_api"
         if is_roctx:
             names = [said.get(own.correlation_id.internal) or name for own, name in zip(records, names, strict=True)]
-        raw.add(Table.RANGES, _ranges(raw, columns, names, "" if is_roctx else kind.removesuffix("_api")))
-
-
-def _ranges(raw: RawTables, columns: Columns, names: Iterable[str], domain: str) -> Columns:
-    is_mark = columns["start_ns"] == columns["end_ns"]
-    columns.pop("correlation", None)
-    return columns | {
-        "name": raw.codes.column(names),
-        "domain": np.full(len(is_mark), raw.codes[domain]),
-        "kind": np.where(is_mark, raw.codes["mark"], raw.codes["push_pop"]),
-    }
+        columns["name"] = raw.codes.column(names)
+        raw.add(Table.RANGES, range_columns(raw, columns, "" if is_roctx else kind.removesuffix("_api")))
 
 
 def _add_counters(raw: RawTables, process: _OneProcess, gpu_of: dict[int, int]) -> None:
@@ -344,6 +340,14 @@ class RocprofCsvReader:
     """CSV files of rocprofv3's traces, and of rocprof's kernels -> Trace."""
 
     name = "rocprof csv"
+    formats = (
+        Format(
+            "rocprofv3 CSV, `*_trace.csv`",
+            "`rocprofv3 --output-format csv`; files of one run are read together",
+            "of 2026",
+            "as rocpd; bytes of copies, allocations, counters",
+        ),
+    )
 
     def recognises(self, source: Source) -> bool:
         return _kind_of(_header(source.head)) is not None
@@ -444,12 +448,11 @@ class _CsvTable:
         )
 
     def common(self) -> Columns:
-        correlation = recorded(self.numbers("Correlation_Id"))
         return {
             "start_ns": self.numbers("Start_Timestamp", "BeginNs"),
             "end_ns": self.numbers("End_Timestamp", "EndNs"),
             "pid": recorded(self.numbers("Process_Id", "pid")),
-            "correlation": np.where(correlation > 0, correlation, NOT_RECORDED),
+            "correlation": call_numbers(self.numbers("Correlation_Id")),
         }
 
 
@@ -464,18 +467,15 @@ def _csv_kernels(raw: RawTables, table: _CsvTable) -> None:
     )
     registers = np.maximum(table.numbers("VGPR_Count", "arch_vgpr"), 0)
     registers = registers + np.maximum(table.numbers("Accum_VGPR_Count", "accum_vgpr"), 0)
-    names = (text.removesuffix(" [clone .kd]").removesuffix(".kd") for text in table.texts("Kernel_Name", "KernelName"))
+    fixed, shared = np.full(table.count, NOT_RECORDED), recorded(table.numbers("LDS_Block_Size", "lds"))
     raw.add(
         Table.KERNELS,
         table.common()
+        | launch_columns(grid, workgroup, registers, fixed, shared)
         | {
             "device": table.agents("Agent_Id", "gpu-id"),
             "stream": streams(table.numbers("Stream_Id"), table.numbers("Queue_Id", "queue-id")),
-            "name": raw.codes.column(names),
-            "grid": blocks(grid, workgroup),
-            "block": workgroup,
-            "registers": np.where(registers > 0, registers, NOT_RECORDED),
-            "smem_dynamic_bytes": recorded(table.numbers("LDS_Block_Size", "lds")),
+            "name": raw.codes.column(map(bare_symbol, table.texts("Kernel_Name", "KernelName"))),
         },
     )
 
@@ -499,11 +499,8 @@ def _csv_calls(raw: RawTables, table: _CsvTable) -> None:
     columns["name"] = raw.codes.column(names)
     is_call = layer >= 0
     raw.add(Table.CALLS, columns | {"layer": layer}, is_call)
-    rows = np.flatnonzero(~is_call).tolist()
-    said, own = [names[row] for row in rows], {key: values[rows] for key, values in columns.items()}
-    ranges = _ranges(raw, own, said, "")
-    ranges["domain"] = raw.codes.column("" if domains[row].startswith("MARKER") else domains[row] for row in rows)
-    raw.add(Table.RANGES, ranges)
+    said = raw.codes.column("" if domain.startswith("MARKER") else domain for domain in domains)
+    raw.add(Table.RANGES, range_columns(raw, columns, said), ~is_call)
 
 
 def _csv_gpus(table: _CsvTable) -> dict[int, Gpu]:

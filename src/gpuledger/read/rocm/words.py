@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpuledger.messages import say
-from gpuledger.read.assembled import RawTables, ints, recorded
+from gpuledger.read.assembled import Columns, RawTables, ints, recorded
 from gpuledger.trace.model import Gpu, Origin, Process, Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Table
@@ -56,25 +57,47 @@ def _positive(value: object) -> int | None:
     return value if type(value) is int and 0 < value < 2**60 else None
 
 
-class FreedSizes:
-    """Sizes of releases, which AMD gives by their address alone."""
+def bare_symbol(name: str) -> str:
+    """A kernel's name without what marks its symbol in a code object."""
+    return name.removesuffix(" [clone .kd]").removesuffix(".kd")
 
-    def __init__(self) -> None:
-        self._bytes: dict[tuple[int, int], tuple[int, int]] = {}
 
-    def take(self, pid: int, is_release: bool, address: int, size: int, device: int) -> tuple[int, int]:
-        """Bytes and GPU of one event; events must come in the order of time."""
-        if not is_release:
-            self._bytes[pid, address] = (size, device)
-            return size, device
-        return self._bytes.pop((pid, address), (NOT_RECORDED, NOT_RECORDED))
+def launch_columns(grid: Ints, workgroup: Ints, registers: Ints, fixed: Ints, shared: Ints) -> Columns:
+    """Sizes of launches. AMD counts a grid in threads, and what is fixed as part of a launch's shared memory."""
+    return {
+        "grid": blocks(grid, workgroup),
+        "block": workgroup,
+        "registers": np.where(registers > 0, registers, NOT_RECORDED),
+        "smem_static_bytes": fixed,
+        "smem_dynamic_bytes": np.where(shared >= 0, np.maximum(shared - np.maximum(fixed, 0), 0), NOT_RECORDED),
+    }
+
+
+def call_numbers(correlation: Ints) -> Ints:
+    """The numbers of the calls that launched work; AMD's profilers count them from 1."""
+    return np.where(correlation > 0, correlation, NOT_RECORDED)
+
+
+def range_columns(raw: RawTables, columns: Columns, domain: str | NDArray[Any]) -> Columns:
+    """Columns of annotations: one that ends when it begins is a mark."""
+    is_mark = columns["start_ns"] == columns["end_ns"]
+    kinds = np.where(is_mark, raw.codes["mark"], raw.codes["push_pop"])
+    domains = np.full(len(is_mark), raw.codes[domain]) if isinstance(domain, str) else domain
+    return {key: values for key, values in columns.items() if key != "correlation"} | {"kind": kinds, "domain": domains}
 
 
 def add_allocations(raw: RawTables, events: Iterable[tuple[int, int, bool, int, int, int]]) -> None:
-    """(start, pid, whether it is a release, address, bytes, device) of memory of GPUs -> rows."""
-    sizes, kept = FreedSizes(), []
+    """(start, pid, whether it is a release, address, bytes, device) of memory of GPUs -> rows.
+
+    AMD gives a release by its address alone: it has the size and GPU of the allocation there.
+    """
+    held: dict[tuple[int, int], tuple[int, int]] = {}
+    kept = []
     for start, pid, is_release, address, size, device in sorted(events):
-        amount, where = sizes.take(pid, is_release, address, size, device)
+        if is_release:
+            amount, where = held.pop((pid, address), (NOT_RECORDED, NOT_RECORDED))
+        else:
+            amount, where = held[pid, address] = size, device
         if where != NOT_RECORDED and amount > 0:
             kept.append((start, pid, is_release, address, amount, where))
     if not kept:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal, DecimalException
 from typing import Any, Final
 
@@ -27,7 +27,6 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import Message, say
 from gpuledger.read.checked_tables import LARGEST
-from gpuledger.read.other_tools import other_json
 from gpuledger.read.request import counted, more_event_bytes
 from gpuledger.read.source import too_slow
 from gpuledger.read.stream import ByteStream, cut_off
@@ -51,6 +50,49 @@ _FEW: Final = 8
 """So many candidates for a cut are tried before a piece is taken for broken."""
 _PADDING: Final = b" \t\r\n\0"
 _BLANK: Final = re.compile(r"[ \t\r\n,]*+")
+
+
+_AMD: Final = "it reads the database that this was made from (.db, .rpd), and what `rocprofv3 --sys-trace` writes"
+_TORCH: Final = "record with `torch.profiler.profile`, and write it with its `export_chrome_trace`"
+_XLA: Final = "give the .xplane.pb beside it, which holds more"
+
+_OTHER_TRACES: Final[tuple[tuple[tuple[bytes, ...], str, str], ...]] = (
+    ((b'"BeginNs"', b'"DurationNs"'), "a trace of AMD's rocprof", _AMD),
+    ((b"CPU HIP API", b"process_name"), "a trace of AMD's rocprof", _AMD),
+    ((b'"name":"COPY"', b'"name":"GPU', b"process_name"), "a trace of AMD's rocprof", _AMD),
+    ((b'"process_name"', b'"name":"GPU', b'"Hip '), "a trace of AMD's rpd (rocmProfileData)", _AMD),
+    ((b'"process_sort_index"', b'"name":"GPU', b'"desc"'), "a trace of AMD's rpd (rocmProfileData)", _AMD),
+    ((b"viztracer",), "a trace of VizTracer, which records Python and no GPU", _TORCH),
+    ((b"/device:GPU:",), "a trace of JAX's or TensorFlow's profiler", _XLA),
+    ((b"/device:TPU:",), "a trace of JAX's or TensorFlow's profiler, of a TPU", "only GPUs are supported"),
+    ((b"/host:CPU",), "a trace of JAX's or TensorFlow's profiler", _XLA),
+)
+"""Traces of other tools in Chrome's format: words that are all in each file, what it is, and a hint."""
+
+_OTHER_JSON: Final = {
+    "nodes": ("an execution trace of PyTorch (ExecutionTraceObserver), which holds operators and no times", _TORCH),
+    "stackFrames": ("a profile in Chrome's own form, without events of a GPU", _TORCH),
+}
+"""What other JSON files are, by a key at their top, and a hint."""
+
+
+def other_trace(name: str, text: bytes, seen: Mapping[str, int]) -> UnreadableProfile | None:
+    """The refusal of events that no category of torch.profiler's is among; `seen` counts those that they have.
+
+    `text` is how the file begins, and the keys beside its events. None where neither says anything: metadata alone.
+    """
+    for words, what, hint in _OTHER_TRACES:
+        if all(word in text for word in words):
+            return UnreadableProfile(f"{name}: is {what}", found=_categories(seen), hint=hint)
+    if not any(seen.keys()):
+        return None
+    return UnreadableProfile(f"{name}: a Chrome trace, but not of torch.profiler", found=_categories(seen), hint=_TORCH)
+
+
+def _categories(seen: Mapping[str, int]) -> str:
+    """The categories of most events."""
+    most = sorted(seen.items(), key=lambda entry: -entry[1])[:6]
+    return "events: " + ", ".join(f"{count_text(count)} of {name or 'no category'}" for name, count in most)
 
 
 class EventStream:
@@ -151,7 +193,7 @@ class EventStream:
     def _not_a_trace(self, text: bytes) -> UnreadableProfile:
         whole, rest = _object(text)
         whole = None if rest else whole
-        if known := other_json(whole or ()):
+        if known := next((known for key, known in _OTHER_JSON.items() if key in (whole or ())), None):
             return UnreadableProfile(f"{self._name}: is {known[0]}", hint=known[1])
         return UnreadableProfile(
             f"{self._name}: JSON, but not a torch.profiler trace (looked for `traceEvents`)",

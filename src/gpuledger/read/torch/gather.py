@@ -42,7 +42,7 @@ from gpuledger.read.torch.columns import (
 from gpuledger.read.torch.events import BETWEEN, EventStream, nanoseconds
 from gpuledger.trace.model import Note
 from gpuledger.trace.strings import NO_TEXT
-from gpuledger.trace.tables import NOT_RECORDED, Kind, Table
+from gpuledger.trace.tables import Kind, Table
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -199,63 +199,30 @@ _SLAB: Final = 4 << 20
 """So many bytes of a column travel at a time."""
 
 
-class ColumnShape(Struct, frozen=True):
-    """How large a column is, and what it holds."""
-
-    dtype: str
-    lengths: tuple[int, ...]
-
-
-Shapes = dict[Feed, dict[str, ColumnShape]]
-
-
-class TracePart(Struct, frozen=True):
-    """A part of a trace. Its columns must be asked for in the order of `_order`, once each."""
-
-    rest: GatheredEvents
-    """All of it but the columns."""
-    shapes: Shapes
-    fill: Callable[[Feed, str, NDArray[Any]], None]
-    """Writes one column."""
-
-
-def local_part(whole: GatheredEvents) -> TracePart:
-    """A part that this process has read; a column is given up when it is asked for."""
-
-    def fill(feed: Feed, key: str, into: NDArray[Any]) -> None:
-        into[...] = whole.feeds[feed].pop(key)
-
-    return TracePart(replace(whole, feeds={}), _shapes(whole), fill)
-
-
-def remote_part(receiving: Connection) -> TracePart | None:
-    """A part that another process has read and sends with `send`; None where it could not."""
-
-    def fill(_feed: Feed, _key: str, into: NDArray[Any]) -> None:
-        for slab in _slabs(into):
-            receiving.recv_bytes_into(slab)
-
-    announced: tuple[GatheredEvents, Shapes] | None = receiving.recv()
-    return None if announced is None else TracePart(*announced, fill)
-
-
-def send(sending: Connection, whole: GatheredEvents | None) -> None:
-    """Hand a part to `remote_part`; None if it could not be read."""
-    if whole is None:
+def send(sending: Connection, part: GatheredEvents | None) -> None:
+    """Hand a part to `receive` in another process, column by column, each given up; None if it could not be read."""
+    if part is None:
         sending.send(None)
         return
-    shapes = _shapes(whole)
-    sending.send((replace(whole, feeds={}), shapes))
-    for feed, key in _order([shapes]):
-        for slab in _slabs(whole.feeds[feed].pop(key)):
+    columns = [(feed, key) for feed, columns in part.feeds.items() for key in columns]
+    shapes = [(part.feeds[feed][key].dtype.str, part.feeds[feed][key].shape) for feed, key in columns]
+    sending.send((replace(part, feeds={}), columns, shapes))
+    for feed, key in columns:
+        for slab in _slabs(part.feeds[feed].pop(key)):
             sending.send_bytes(slab)
 
 
-def _shapes(whole: GatheredEvents) -> Shapes:
-    return {
-        feed: {key: ColumnShape(values.dtype.str, values.shape) for key, values in columns.items()}
-        for feed, columns in whole.feeds.items()
-    }
+def receive(receiving: Connection) -> GatheredEvents | None:
+    """A part that another process has read and sends with `send`."""
+    announced = receiving.recv()
+    if announced is None:
+        return None
+    part: GatheredEvents = announced[0]
+    for (feed, key), (dtype, shape) in zip(*announced[1:], strict=True):
+        values = part.feeds.setdefault(feed, {})[key] = np.empty(shape, dtype)
+        for slab in _slabs(values):
+            receiving.recv_bytes_into(slab)
+    return part
 
 
 def _slabs(values: NDArray[Any]) -> Iterator[memoryview]:
@@ -264,53 +231,30 @@ def _slabs(values: NDArray[Any]) -> Iterator[memoryview]:
         yield letters[first : first + _SLAB]
 
 
-def _order(shapes: Sequence[Shapes]) -> list[tuple[Feed, str]]:
-    columns = {(feed, key) for part in shapes for feed, keys in part.items() for key in keys}
-    return sorted(columns, key=lambda column: (column[0][0].value, column[0][1], column[1]))
-
-
-def merged(parts: Sequence[TracePart]) -> GatheredEvents:
-    """The parts of one trace together, in their order."""
-    rests = [part.rest for part in parts]
+def merged(parts: Sequence[GatheredEvents]) -> GatheredEvents:
+    """The parts of one trace together, in their order; they give up their columns."""
     codes: dict[str, int] = {}
-    renumber = [np.array([*(codes.setdefault(text, len(codes)) for text in rest.texts), NO_TEXT]) for rest in rests]
-    feeds: dict[Feed, Columns] = {}
-    for feed, key in _order([part.shapes for part in parts]):
-        feeds.setdefault(feed, {})[key] = _join_column(parts, renumber, feed, key)
+    for part in parts:
+        code = np.array([*(codes.setdefault(text, len(codes)) for text in part.texts), NO_TEXT], np.int32)
+        for (table, _), columns in part.feeds.items():
+            for key in columns.keys() & _texts(table):
+                columns[key] = code[columns[key]]
+    feeds = dict.fromkeys(feed for part in parts for feed in part.feeds)
     return GatheredEvents(
-        feeds=feeds,
+        feeds={feed: together([part.feeds.pop(feed) for part in parts if feed in part.feeds]) for feed in feeds},
         texts=list(codes),
-        metadata={key: value for rest in rests for key, value in rest.metadata.items()},
-        notes=[note for rest in rests for note in rest.notes],
-        process_names={pid: name for rest in reversed(rests) for pid, name in rest.process_names.items()},
-        seen={key: sum(rest.seen.get(key, 0) for rest in rests) for rest in rests for key in rest.seen},
-        events=sum(rest.events for rest in rests),
-        untimed=sum(rest.untimed for rest in rests),
-        begin_end=sum(rest.begin_end for rest in rests),
-        unknown=dict(sum((Counter(rest.unknown) for rest in rests), Counter[str]())),
-        names_cut=sum(rest.names_cut for rest in rests),
-        has_named_threads=any(rest.has_named_threads for rest in rests),
-        head=rests[0].head,
+        metadata={key: value for part in parts for key, value in part.metadata.items()},
+        notes=[note for part in parts for note in part.notes],
+        process_names={pid: name for part in reversed(parts) for pid, name in part.process_names.items()},
+        seen={key: sum(part.seen.get(key, 0) for part in parts) for part in parts for key in part.seen},
+        events=sum(part.events for part in parts),
+        untimed=sum(part.untimed for part in parts),
+        begin_end=sum(part.begin_end for part in parts),
+        unknown=dict(sum((Counter(part.unknown) for part in parts), Counter[str]())),
+        names_cut=sum(part.names_cut for part in parts),
+        has_named_threads=any(part.has_named_threads for part in parts),
+        head=parts[0].head,
     )
-
-
-def _join_column(parts: Sequence[TracePart], renumber: Sequence[NDArray[Any]], feed: Feed, key: str) -> NDArray[Any]:
-    """One column of all parts in a row; what a part lacks is filled in, and texts get the whole's codes."""
-    own = [part.shapes.get(feed, {}) for part in parts]
-    rows = [columns["start_ns"].lengths[0] if columns else 0 for columns in own]
-    first = next(columns[key] for columns in own if key in columns)
-    whole: NDArray[Any] = np.empty((sum(rows), *first.lengths[1:]), first.dtype)
-    begin = 0
-    for part, columns, count, code in zip(parts, own, rows, renumber, strict=True):
-        here = whole[begin : begin + count]
-        begin += count
-        if key not in columns:
-            here[...] = NOT_RECORDED
-            continue
-        part.fill(feed, key, here)
-        if key in _texts(feed[0]):
-            here[...] = code[here]
-    return whole
 
 
 def _texts(table: Table) -> set[str]:
@@ -405,21 +349,23 @@ def _may_fork() -> bool:
 
 def _whole(first: GatheredEvents, others: list[Connection], limits: Limits) -> GatheredEvents | None:
     """All parts together; None if one of them is missing, or odd: then it is looked at in one piece."""
-    parts = [local_part(first)]
+    parts = [first]
     try:
         for receiving in others:
-            if (part := remote_part(receiving)) is None:
+            if (part := receive(receiving)) is None:
                 return None
             parts.append(part)
-        if any(part.rest.has_named_threads for part in parts) or any(part.rest.notes for part in parts[:-1]):
-            return None
-        if any(note.code != "trace-cut-off" for note in parts[-1].rest.notes):
-            return None
-        if any(parts[0].rest.metadata.keys() & part.rest.metadata.keys() for part in parts[1:]):
-            return None
-        whole = merged(parts)
     except (EOFError, OSError):  # a child died
         return None
+    is_odd = (
+        any(part.has_named_threads for part in parts)
+        or any(part.notes for part in parts[:-1])
+        or any(note.code != "trace-cut-off" for note in parts[-1].notes)
+        or any(first.metadata.keys() & part.metadata.keys() for part in parts[1:])
+    )
+    if is_odd:
+        return None
+    whole = merged(parts)
     rows = Counter[Table]()
     for (table, _), columns in whole.feeds.items():
         rows[table] += len(columns["start_ns"])

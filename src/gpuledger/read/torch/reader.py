@@ -24,73 +24,31 @@ from numpy.typing import NDArray
 from gpuledger.errors import NothingRecorded, UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
-from gpuledger.read.assembled import WORK, Columns, TextCodes, complete, finished, nest, number_graph_nodes
-from gpuledger.read.causality import with_true_times
-from gpuledger.read.checked_tables import assumed_gpu, refuse_impossible, unrecorded_work
-from gpuledger.read.other_tools import other_trace
-from gpuledger.read.request import Progress, WantedColumns, counted, too_many_gpus
+from gpuledger.read.assembled import WORK, Columns, RawTables
+from gpuledger.read.request import Format, Progress, WantedColumns, counted
 from gpuledger.read.source import Source, in_time, look_at, opened, unrecognised
 from gpuledger.read.stream import GZIP, ByteStream, PlainFile, read_ahead, unpacked
 from gpuledger.read.torch.columns import CATEGORIES
+from gpuledger.read.torch.events import other_trace
 from gpuledger.read.torch.gather import GatheredEvents, by_table, gather, gather_in_parts
 from gpuledger.system.opening import is_file
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import distinct, occurrences
-from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Process, Trace, thread_number
-from gpuledger.trace.spans import Ints, holds, parents, union
-from gpuledger.trace.strings import Stacks, Strings, torch_frame
-from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
+from gpuledger.trace.model import Gpu, Note, Origin, Process, Trace, thread_number
+from gpuledger.trace.spans import holds, parents, union
+from gpuledger.trace.strings import Stacks, torch_frame
+from gpuledger.trace.tables import NOT_RECORDED, Table
 from gpuledger.units import bytes_text, count_text
 
 
-class TorchDevices:
-    """The GPUs that a trace uses, by torch's own numbers: device 7 is GPU 7 here, and what was not used has no name.
-
-    Numbers that no machine has are taken for names, and their GPUs are numbered from 0 in their order.
-    """
-
-    def __init__(self, metadata: Mapping[str, Any], used: Sequence[Ints], most: int) -> None:
-        numbers = distinct(np.concatenate([np.empty(0, np.int64), *used]))
-        self._numbers = numbers = numbers[numbers != NOT_RECORDED]
-        self._is_plain = bool(len(numbers)) and numbers[0] >= 0 and numbers[-1] < most
-        listed = metadata.get("deviceProperties")
-        known = [gpu for gpu in listed if isinstance(gpu, dict)] if isinstance(listed, list) else []
-        by_id = {_int(gpu.get("id")): gpu for gpu in known}
-        # AMD numbers agents, not devices: where the number says nothing, equal GPUs still say what they are
-        same = known[0] if known and all(gpu.get("name") == known[0].get("name") for gpu in known) else {}
-        described = {number: _gpu(by_id.get(number, same)) for number in numbers.tolist()}
-        if self._is_plain:
-            self.gpus = tuple(described.get(number, Gpu(NOT_DESCRIBED)) for number in range(int(numbers[-1]) + 1))
-        else:
-            self.gpus = tuple(described.values())
-        self._assumed = 0
-        """Rows of work that do not say where they ran."""
-        self._likely = 0
-
-    def resolve_work(self, device: Ints) -> Ints:
-        """The same for what ran on some GPU, also where its event does not say on which: the one with most work."""
-        gpus = self.resolve(device)
-        lacking = gpus == NOT_RECORDED
-        if not lacking.any():
-            return gpus
-        if not self.gpus:
-            self.gpus = (_gpu({}),)
-        if not lacking.all():
-            self._likely = int(np.bincount(gpus[~lacking]).argmax())
-        self._assumed += int(lacking.sum())
-        return np.where(lacking, self._likely, gpus)
-
-    def notes(self) -> list[Note]:
-        return assumed_gpu(self._assumed, self._likely)
-
-    def resolve(self, device: Ints) -> Ints:
-        """Number of the GPU; NOT_RECORDED where the event names none."""
-        if not len(self._numbers):
-            return np.full(len(device), NOT_RECORDED)
-        if self._is_plain:
-            return device
-        index = np.minimum(np.searchsorted(self._numbers, device), len(self._numbers) - 1)
-        return np.where(self._numbers[index] == device, index, NOT_RECORDED)
+def _described_gpus(metadata: Mapping[str, Any], numbers: Sequence[int]) -> dict[int, Gpu]:
+    """What a trace says of the GPUs with these numbers."""
+    listed = metadata.get("deviceProperties")
+    known = [gpu for gpu in listed if isinstance(gpu, dict)] if isinstance(listed, list) else []
+    by_id = {_int(gpu.get("id")): gpu for gpu in known}
+    # AMD numbers agents, not devices: where the number says nothing, equal GPUs still say what they are
+    same = known[0] if known and all(gpu.get("name") == known[0].get("name") for gpu in known) else {}
+    return {number: _gpu(by_id.get(number, same)) for number in numbers}
 
 
 def _gpu(properties: Mapping[str, Any]) -> Gpu:
@@ -108,37 +66,38 @@ def _int(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def describe(
-    metadata: Mapping[str, Any],
-    container: str,
-    devices: TorchDevices,
-    process_names: Mapping[int, str],
-    tables: Mapping[Table, Rows],
-    seen: Mapping[str, int],
+def _origin(
+    whole: GatheredEvents, container: str, gpus: tuple[Gpu, ...], tables: Mapping[Table, Columns], wanted: WantedColumns
 ) -> Origin:
-    """The origin of one trace."""
+    metadata = whole.metadata
     distributed = metadata.get("distributedInfo")
     job = distributed if isinstance(distributed, dict) else {}
-    pids = sorted({int(pid) for rows in tables.values() if "pid" in rows for pid in distinct(rows["pid"]) if pid >= 0})
+    of_processes = [columns["pid"] for table, columns in tables.items() if "pid" in wanted[table]]
+    pids = sorted({int(pid) for column in of_processes for pid in distinct(column) if pid >= 0})
     schema, cuda = metadata.get("schemaVersion"), _int(metadata.get("cuda_runtime_version")) or 0
     # times count from a base that the trace names, in older ones from 1970, and in some on another clock
     base = _int(metadata.get("baseTimeNanoseconds")) or 0
-    began = base + min((int(rows["start_ns"].min()) for rows in tables.values() if len(rows)), default=0)
+    began = base + min((int(columns["start_ns"].min()) for columns in tables.values()), default=0)
     is_wall = 1_420_070_400 * 10**9 < began < 4_102_444_800 * 10**9  # from 2015 to 2100
     started = datetime.datetime.fromtimestamp(began // 10**9, datetime.UTC) if is_wall else None
     return Origin(
-        tool="torch.profiler",
+        tool="torch.autograd.profiler" if _is_of_autograd(whole) else "torch.profiler",
         container=container,
         schema_version=None if schema is None else str(schema)[:20],
         started_utc=started.strftime("%Y-%m-%d %H:%M:%S") if started else None,
         wall_zero_ns=base if is_wall else None,
         cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda > 0 else None,
-        gpus=devices.gpus,
-        processes=tuple(Process(pid, process_names.get(pid)) for pid in pids),
+        gpus=gpus,
+        processes=tuple(Process(pid, whole.process_names.get(pid)) for pid in pids),
         rank=_int(job.get("rank")),
         world_size=_int(job.get("world_size")),
-        source_rows=tuple(sorted((category or "no category", count) for category, count in seen.items())),
+        source_rows=tuple(sorted((category or "no category", count) for category, count in whole.seen.items())),
     )
+
+
+def _is_of_autograd(whole: GatheredEvents) -> bool:
+    """Whether a trace is of torch.autograd.profiler without Kineto."""
+    return not whole.metadata and b'"CPU functions"' in whole.head
 
 
 MAY_BLOCK: Final = re.compile(r"Synchronize|Memcpy|Malloc|Free|HostAlloc|HostRegister|ModuleLoad|Instantiate")
@@ -246,6 +205,15 @@ class TorchReader:
     """torch.profiler trace -> Trace, plain or gzipped; and what rocprofv3 writes as JSON."""
 
     name = "json"
+    formats = (
+        Format(
+            "torch.profiler trace, .json or .json.gz",
+            "`export_chrome_trace`, `tensorboard_trace_handler`",
+            "torch 1.9 to today",
+            "OS calls; shapes, stacks and GPU counters unless asked for",
+        ),
+        Format("rocprofv3 JSON, `*_results.json`", "`rocprofv3 --output-format json`", "of 2025", "as rocpd"),
+    )
 
     def recognises(self, source: Source) -> bool:
         return source.head.startswith(GZIP) or looks_like_json(source.head)
@@ -308,50 +276,23 @@ def as_trace(whole: GatheredEvents, name: str, container: str, wanted: WantedCol
         if refusal is not None:
             raise refusal
     check()
-    raw, texts = by_table(whole)
-    if is_autograd := not whole.metadata and b'"CPU functions"' in whole.head:
-        whole.notes.append(_without_outer_operators(raw))
-    codes = TextCodes.of(texts)
-    devices = TorchDevices(whole.metadata, [raw[table]["device"] for table in _ON_GPU if table in raw], limits.gpus)
-    if len(devices.gpus) > limits.gpus:
-        raise too_many_gpus(name, len(devices.gpus), limits.gpus)
-    pid = _main_process(raw, whole.process_names)
-    for table, columns in raw.items():
-        check()
-        _complete(table, columns, devices, pid)
-        if table is Table.METRICS:
-            _mark_counts(columns, texts)
-        if table is Table.RANGES:
-            end_what_threw(columns, codes)
-            nest(columns)
-    number_graph_nodes(raw, texts)
-    stacks = call_stacks(raw, codes) if "stack" in wanted.get(Table.CALLS, ()) else Stacks()
-    strings = Strings(codes)
-    tables = {table: finished(table.schema, wanted[table], columns, strings) for table, columns in raw.items()}
-    refuse_impossible(name, tables, devices.gpus, limits)
-    tables, damage = with_true_times(tables)
-    absent = {
-        table: NotMeasured(say("no {table} were recorded", table=table.value))
-        for table in wanted
-        if table not in tables
-    }
-    origin = describe(whole.metadata, container, devices, whole.process_names, tables, whole.seen)
-    if is_autograd:
-        origin = replace(origin, tool="torch.autograd.profiler")
-    return Trace(
-        origin,
-        (
-            *whole.notes,
-            *_doubts(whole, tables, limits),
-            *devices.notes(),
-            *unrecorded_work(tables, frozenset(wanted)),
-            *damage,
-        ),
-        strings,
-        tables,
-        absent,
-        stacks,
-    )
+    tables, texts = by_table(whole)
+    if _is_of_autograd(whole):
+        whole.notes.append(_without_outer_operators(tables))
+    if Table.METRICS in tables:
+        _mark_counts(tables[Table.METRICS], texts)
+    raw = RawTables.of(name, wanted, limits, tables, texts)
+    raw.notes += whole.notes
+    numbers = {table: columns["device"] for table, columns in tables.items() if "device" in columns}
+    gpus = raw.place_on_gpus(_described_gpus(whole.metadata, raw.numbers_of_gpus(*_ON_GPU)), limits.gpus)
+    for table, own in numbers.items():  # as torch has them
+        tables[table]["device"] = own
+    raw.notes += _losses(whole, limits)
+    if Table.RANGES in tables:
+        end_what_threw(tables[Table.RANGES], raw.codes)
+    tables = raw.complete(_main_process(tables, whole.process_names))
+    stacks = call_stacks(tables, raw.codes) if "stack" in wanted.get(Table.CALLS, ()) else Stacks()
+    return raw.finish(_origin(whole, container, gpus, tables, wanted), stacks)
 
 
 def _without_outer_operators(raw: dict[Table, Columns]) -> Note:
@@ -377,18 +318,15 @@ def _main_process(raw: Mapping[Table, Columns], names: Mapping[int, str]) -> int
     return min(names, default=0)
 
 
-def _doubts(whole: GatheredEvents, tables: Mapping[Table, Rows], limits: Limits) -> list[Note]:
+def _losses(whole: GatheredEvents, limits: Limits) -> list[Note]:
     mtia = sum(count for category, count in whole.seen.items() if category.startswith("mtia"))
-    notes = [
+    return [
         *counted("events-untimed", whole.untimed),
         *counted("events-begin-end", whole.begin_end),
         *counted("names-cut", whole.names_cut, longest=count_text(limits.text_bytes)),
         *counted("mtia", mtia),
         *counted("events-unknown", sum(whole.unknown.values()), kind=", ".join(_most_first(whole.unknown))),
     ]
-    for table, rows in tables.items():
-        notes += counted("times-backward", int((rows.duration_ns < 0).sum()), table=table.value)
-    return notes
 
 
 def _most_first(counts: Mapping[str, int]) -> list[str]:
@@ -401,20 +339,13 @@ _KINDS_NAMED, _LONGEST_KIND = 4, 60
 _ON_GPU: Final = (*WORK, Table.SYNCS, Table.ALLOCS, Table.METRICS)
 
 
-def _complete(table: Table, columns: Columns, devices: TorchDevices, pid: int) -> None:
-    """Fill in what Kineto does not say: which GPU, which process, and columns that it never records."""
-    if "device" in columns:
-        resolve = devices.resolve_work if table in WORK else devices.resolve
-        columns["gpu"] = resolve(columns["device"])
-    complete(table, columns, pid)
-
-
 def _mark_counts(columns: Columns, texts: list[str]) -> None:
     """Counters whose names have no unit are percentages, unless one of them is over 100: then they are counts."""
     for code in distinct(columns["name"]).tolist():
-        name = texts[code]
-        if "[" not in name and "." not in name and columns["value"][columns["name"] == code].max() > 100:
-            texts[code] = f"{name} [count]"
+        name, marked = texts[code], f"{texts[code]} [count]"
+        is_over = columns["value"][columns["name"] == code].max() > 100
+        if is_over and "[" not in name and "." not in name and marked not in texts:
+            texts[code] = marked
 
 
 _BEGINS: Final = re.compile(rb'\s*\{\s*"\d{1,20}"\s*:\s*[\[{"]')

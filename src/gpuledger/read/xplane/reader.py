@@ -24,11 +24,11 @@ from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.assembled import Columns, RawTables, copy_columns
-from gpuledger.read.nsys.report_events import Damage
-from gpuledger.read.request import Progress, WantedColumns, counted
+from gpuledger.read.protobuf import Bytes, Damage, MessageColumns, WirePart, message_columns, parts
+from gpuledger.read.request import Format, Progress, WantedColumns, counted
+from gpuledger.read.rocm.words import bare_symbol
 from gpuledger.read.source import Source, in_time, opened
 from gpuledger.read.stream import too_large
-from gpuledger.read.wire_messages import Bytes, MessageFields, WirePart, fields_of, parts
 from gpuledger.regex import regex
 from gpuledger.trace.model import Gpu, Origin, Process, Trace
 from gpuledger.trace.spans import Ints
@@ -61,6 +61,14 @@ class XplaneReader:
     """What `jax.profiler.trace` and TensorFlow's profiler write -> Trace."""
 
     name = "xplane"
+    formats = (
+        Format(
+            ".xplane.pb",
+            "`jax.profiler.trace`, TensorFlow's profiler",
+            "JAX 0.8 and before, on AMD's GPUs",
+            "processes, synchronizations, OS calls; on AMD the thread of calls is not that of ranges",
+        ),
+    )
 
     def recognises(self, source: Source) -> bool:
         return source.head[:1] == b"\n" and any(name in source.head[:128] for name in _NAMED)
@@ -171,7 +179,7 @@ class _XspaceReading:
     def _stats(self, places: Ints, names: dict[int, str]) -> dict[str, list[tuple[int, Any]]]:
         """Stats at these places, by their names: whose each is, and its value."""
         said = dict[str, list[tuple[int, Any]]]()
-        split = fields_of(self._bytes, places[:, 0], places[:, 1])
+        split = message_columns(self._bytes, places[:, 0], places[:, 1])
         numbers = split.column(1, len(places)).tolist()
         for owner, kind, value, start, end in zip(*(column.tolist() for column in split), strict=True):
             if kind > 1 and (name := names.get(numbers[owner])) is not None:
@@ -220,7 +228,7 @@ class _XspaceReading:
         }
         moved = is_copy | is_set
         kernels = kernel_said.parsed()
-        names = codes.column(text.removesuffix(" [clone .kd]").removesuffix(".kd") for text in line.names)
+        names = codes.column(map(bare_symbol, line.names))
         of_kernel: Columns = {
             "name": names[line.name_row],
             "grid": _triples(kernels.get("grid", {}), kernel_said.code),
@@ -298,11 +306,7 @@ class _XspaceReading:
             self._raw.add(
                 Table.RANGES,
                 {key: calls[key][mine] for key in ("start_ns", "end_ns", "tid")}
-                | {
-                    "name": operator[rows],
-                    "domain": module[rows],
-                    "kind": np.full(len(mine), self._raw.codes["op"]),
-                },
+                | {"name": operator[rows], "domain": module[rows], "kind": np.full(len(mine), self._raw.codes["op"])},
             )
 
 
@@ -353,7 +357,7 @@ class _EventLine:
     def __init__(self, content: Bytes, name: str, number: int, at_ns: int, where: Ints, plane: _XPlane) -> None:
         self.name, self.number, self._content, self._plane = name, number, content, plane
         count = len(where)
-        self._fields = fields_of(content, where[:, 0], where[:, 1])
+        self._fields = message_columns(content, where[:, 0], where[:, 1])
         offset, length = self._fields.column(2, count), self._fields.column(3, count)
         self.start_ns = at_ns + offset // 1000
         self.end_ns = at_ns + (offset + length) // 1000
@@ -367,16 +371,16 @@ class _EventLine:
         """Which events have a name that fits."""
         return np.array([pattern(name) is not None for name in self.names], bool)[self.name_row]
 
-    def _stats(self, name: str) -> tuple[MessageFields, Ints]:
+    def _stats(self, name: str) -> tuple[MessageColumns, Ints]:
         """The values of the stats of this name, and whose event each is."""
         numbers = [number for number, text in self._plane.stats.items() if text == name]
         if not hasattr(self, "_split"):
             held = self._fields.of(4)
             self._held_by = held.owner
-            self._split = fields_of(self._content, held.start, held.end)
+            self._split = message_columns(self._content, held.start, held.end)
             self._kinds = self._split.column(1, len(held.owner))
         chosen = np.isin(self._kinds[self._split.owner], numbers) & (self._split.field > 1)
-        values = MessageFields(*(column[chosen] for column in self._split))
+        values = MessageColumns(*(column[chosen] for column in self._split))
         return values, self._held_by[values.owner]
 
     def numbers(self, name: str) -> Ints:

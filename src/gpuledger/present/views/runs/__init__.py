@@ -1,0 +1,1 @@
+"""Views of what was run or checked: a capture, doctor, bench, timings, runbooks."""
