@@ -295,12 +295,12 @@ def test_hostile_names_are_spelled_out_in_every_format() -> None:
 
 def test_the_verb_in_every_format(tmp_path: Path) -> None:
     profile = plain(DECODE)
-    sql = "SELECT step, duration_ns, busy_ns / duration_ns AS share, note FROM steps ORDER BY step LIMIT 2"
+    sql = "SELECT step, length_ns, busy_ns / length_ns AS share, note FROM steps ORDER BY step LIMIT 2"
     text = gpuledger("query", profile, sql).stdout.splitlines()
-    assert text[0].split() == ["step", "duration_ns", "share", "note"]
+    assert text[0].split() == ["step", "length_ns", "share", "note"]
     assert text[2].split()[:2] == ["0", "46462137"]
     rows = gpuledger("query", profile, sql, "--format=csv").stdout.splitlines()
-    assert rows[0] == "step,duration_ns,share,note"
+    assert rows[0] == "step,length_ns,share,note"
     assert rows[1].startswith("0,46462137,0.0")
     assert rows[1].endswith(",")
     made = json.loads(gpuledger("query", profile, sql, "--format=json").stdout)
@@ -386,10 +386,10 @@ def test_use_is_what_samples_say() -> None:
     if not report.use:
         report = public.report(plain(CAPTURES / "metrics_llama.sqlite.xz"))
     [(used, _)] = report.use.values()
-    answer = ask(report.trace, report.devices, "SELECT name, launches, total_ns, tensor_percent FROM use")
+    answer = ask(report.trace, report.devices, "SELECT name, launches, time_ns, tensor FROM use")
     assert sorted(answer.rows, key=repr) == sorted(
         (
-            (each.name, each.launches, each.time_ns, figure and figure.percent)
+            (each.full_name, each.launches, each.time_ns, figure and round(figure.percent / 100, 4))
             for each in used.kernels
             for figure in [next((value for metric, value in each.figures.items() if metric == "tensor"), None)]
         ),

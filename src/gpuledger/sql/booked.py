@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -17,11 +16,11 @@ from numpy.typing import NDArray
 
 from gpuledger.analyse.light.books import light_rows
 from gpuledger.analyse.light.steady_kernels import all_steady
-from gpuledger.analyse.phases.step_summary import step_books
+from gpuledger.analyse.phases.step_summary import StepRow, step_books
 from gpuledger.analyse.utilization.stretches import SampledUse
+from gpuledger.analyse.utilization.use_rows import KernelUseRow, kernel_uses
 from gpuledger.attribution.ranges import NamePaths
 from gpuledger.catalog.calls import CALL_KINDS
-from gpuledger.catalog.gpu_metrics import OF_KERNELS
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import sampled_use
 from gpuledger.findings.run_rules import findings
@@ -31,7 +30,7 @@ from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.step_variation import variation
 from gpuledger.selection import Selection
-from gpuledger.sql.tables import ColumnValues, QueryTable, TableValues, Texts, row_values, words
+from gpuledger.sql.tables import ColumnValues, QueryTable, TableValues, Texts, row_places, row_values, words
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, equal
 from gpuledger.trace.model import Trace
@@ -261,13 +260,9 @@ def _gap_causes(subject: QuerySubject) -> TableValues:
 
 def _steps(subject: QuerySubject) -> Rows:
     for device in subject.devices:
-        varied, zero_ns = variation(device), device.zero_ns
+        varied = variation(device)
         for step in () if varied is None else step_books(device, varied):
-            yield (
-                *(step.gpu, step.step, step.start_ns + zero_ns, step.end_ns + zero_ns),
-                *(step.length_ns, step.busy_ns, step.idle_ns),
-                *(step.kernels, step.largest_line, step.phase, step.note),
-            )
+            yield tuple(place.value(step, device.zero_ns) for place in row_places(StepRow))
 
 
 def _findings(subject: QuerySubject) -> Rows:
@@ -281,13 +276,10 @@ def _findings(subject: QuerySubject) -> Rows:
 
 
 def _use(subject: QuerySubject) -> Rows:
+    devices = {device.gpu: device for device in subject.devices}
     for gpu, (used, _) in subject.use.items():
-        for kernel in used.kernels:
-            figures = (kernel.figures.get(metric) for metric in OF_KERNELS)
-            shares = ((None,) * 3 if of is None else (of.percent, of.low, of.high) for of in figures)
-            shape = (*kernel.grid, *kernel.block)
-            times = (kernel.launches, kernel.time_ns)
-            yield gpu, kernel.name, kernel.full_name, *shape, *times, str(kernel.use_class), *chain(*shares)
+        for row in kernel_uses(devices[gpu], used.kernels):
+            yield tuple(place.value(row, 0) for place in row_places(KernelUseRow))
 
 
 def _light(subject: QuerySubject) -> Rows:

@@ -7,17 +7,19 @@ DuckDB is handed columns as they were read: nothing is copied, and nothing worke
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Annotated, Any, Final
+from functools import cache
+from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from gpuledger.catalog.gpu_metrics import OF_KERNELS
+from gpuledger.analyse.phases.step_summary import StepRow
+from gpuledger.analyse.utilization.use_rows import KernelUseRow
 from gpuledger.errors import QueryRefused
 from gpuledger.ledger.activity import short_names
 from gpuledger.messages import say
-from gpuledger.rows import Label, Row
+from gpuledger.rows import Label, Row, ShareInterval, Unit, labels_of
 from gpuledger.trace.keys import distinct
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
@@ -45,6 +47,49 @@ class QueryColumn(Row, frozen=True):
         return cls(name, type_, _UNITS.get(name.rpartition("_")[2], ""), meaning, is_booked)
 
 
+class RowPlace(NamedTuple):
+    """Where the values of a column come from: a field of a row, or a part of it."""
+
+    column: QueryColumn
+    field: str
+    part: str | int | None = None
+    is_instant: bool = False
+
+    def value(self, row: Row, zero_ns: int) -> Any:
+        """Instants count from the profile's own clock."""
+        held = getattr(row, self.field)
+        if held is None:
+            return None
+        if isinstance(self.part, int):
+            return held[self.part]
+        if self.part is not None:
+            return getattr(held, self.part)
+        return held + zero_ns if self.is_instant else held
+
+
+@cache
+def row_places(kind: type[Row]) -> tuple[RowPlace, ...]:
+    """The columns of a type of rows."""
+    hints, places = get_type_hints(kind), list[RowPlace]()
+
+    def add(name: str, type_: str, meaning: str, field: str, part: str | int | None = None) -> None:
+        column, is_instant = QueryColumn.of(name, type_, meaning, is_booked=True), label.unit is Unit.INSTANT_NS
+        places.append(RowPlace(column, field, part, is_instant))
+
+    for field, label in labels_of(kind).items():
+        meaning = "; ".join(filter(None, (label.text, label.meaning)))
+        hint = next((of for of in get_args(hints[field]) if label.unit is not Unit.TRIPLE), hints[field])
+        if label.unit is Unit.TRIPLE:
+            for part, axis in enumerate(AXES):
+                add(f"{field}_{axis}", "INTEGER", f"{meaning} in {axis}", field, part)
+        elif hint is ShareInterval:
+            for end, bound in (("share", ""), ("low", "; low end of the 90 % interval"), ("high", "; high end")):
+                add(field if end == "share" else f"{field}_{end}", "DOUBLE", f"{meaning}{bound}", field, end)
+        else:
+            add(field, {int: "BIGINT", float: "DOUBLE"}.get(hint, "VARCHAR"), meaning, field)
+    return tuple(places)
+
+
 class QueryTable(Row, frozen=True):
     """One table: what a row stands for, and its columns."""
 
@@ -66,6 +111,11 @@ class QueryTable(Row, frozen=True):
                 own.append(QueryColumn.of(column.name, _TYPES[column.kind], column.meaning))
         duration = QueryColumn.of("duration_ns", "BIGINT", "end_ns minus start_ns")
         return cls(table.value, table.schema.row, (*own[:2], duration, *own[2:], *_ADDED.get(table, ())), table)
+
+    @classmethod
+    def of_rows(cls, name: str, row: str, kind: type[Row]) -> QueryTable:
+        """A table of an answer, in which launch shapes and intervals are three columns."""
+        return cls(name, row, tuple(place.column for place in row_places(kind)))
 
     def __getitem__(self, name: str) -> QueryColumn:
         return next(column for column in self.columns if column.name == name)
@@ -185,21 +235,7 @@ TABLES: Final[tuple[QueryTable, ...]] = (
         ("cause", "VARCHAR", "why the GPU was idle"),
         ("cause_ns", "BIGINT", "the time of that cause"),
     ),
-    _book_table(
-        "steps",
-        say("one step of a GPU, warm-up included"),
-        _GPU,
-        ("step", "BIGINT", "its number, from 0"),
-        _START,
-        _END,
-        ("duration_ns", "BIGINT", "busy and idle time together"),
-        ("busy_ns", "BIGINT", "time in which anything ran on the GPU"),
-        ("idle_ns", "BIGINT", "time in which nothing did"),
-        ("kernels", "BIGINT", "kernels that begin in it; NULL where graphs were traced whole"),
-        ("largest_line", "VARCHAR", "the line with the most of its time"),
-        ("phase", "VARCHAR", "prefill or decode, where that is known"),
-        ("note", "VARCHAR", "warm-up or unusual; NULL for the others"),
-    ),
+    QueryTable.of_rows("steps", say("one step of a GPU, warm-up included"), StepRow),
     _book_table(
         "findings",
         say("one finding of the report"),
@@ -223,36 +259,10 @@ TABLES: Final[tuple[QueryTable, ...]] = (
         ("assumption", "VARCHAR", "what is changed to work out the saving"),
         ("fix", "VARCHAR", "what to change, where that depends on more than the code"),
     ),
-    _book_table(
+    QueryTable.of_rows(
         "use",
         say("how well one kernel uses the GPU in the steady steps, from samples of the GPU's counters"),
-        _GPU,
-        ("name", "VARCHAR", "the kernel, shortened"),
-        ("full_name", "VARCHAR", "its name in kernels"),
-        *(
-            (f"{shape}_{axis}", "INTEGER", f"{what} in {axis}")
-            for shape, what in (("grid", "blocks"), ("block", "threads of a block"))
-            for axis in AXES
-        ),
-        ("launches", "BIGINT", "how often it was launched with this shape"),
-        ("total_ns", "BIGINT", "how long those took together"),
-        ("use_class", "VARCHAR", "compute_roof, memory_roof, under_filled, stalled or unknown"),
-        *(
-            (f"{metric}{end}_percent", "DOUBLE", f"{what}{bound}")
-            for metric, what in zip(
-                OF_KERNELS,
-                (
-                    "multiprocessors that have a warp",
-                    "issue slots that are used",
-                    "cycles of the tensor cores",
-                    "resident warps, of those there is room for",
-                    "read bandwidth of DRAM",
-                    "write bandwidth of DRAM",
-                ),
-                strict=True,
-            )
-            for end, bound in (("", ""), ("_low", ": low end of the 90 % interval"), ("_high", ": high end"))
-        ),
+        KernelUseRow,
     ),
     _book_table(
         "light",

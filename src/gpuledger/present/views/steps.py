@@ -29,13 +29,13 @@ from gpuledger.analyse.phases.step_summary import (
     unusual_steps,
     usual_step,
 )
+from gpuledger.analyse.utilization.use_rows import MeanUseRow, step_uses
 from gpuledger.answers.one_gpu import sampled_use
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation, variation
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.views.answer import Answer, health_rows, note_sentences, reasons
 from gpuledger.present.views.words import largest_line_sentence
-from gpuledger.present.views.work.utilization import MeanUseRow, step_uses
 from gpuledger.rows import Label, Row, labels_of
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.units import count_text, precise_time_text, share_text, three_figures, time_text

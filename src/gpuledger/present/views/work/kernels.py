@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from gpuledger.analyse.kernels.step_kernels import StepKernel, StepOverview
 from gpuledger.analyse.light.books import SOURCES
 from gpuledger.analyse.utilization.stretches import SampledRoofline, sampled_roofline
+from gpuledger.analyse.utilization.use_rows import KernelUseRow, MeanUseRow, Shape
 from gpuledger.answers.kernels import TimelineUse
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import cut_label, label
@@ -24,8 +25,6 @@ from gpuledger.present.views.words import largest_line_sentence, none_sentence, 
 from gpuledger.present.views.work.utilization import (
     AgreementRow,
     ComparedRow,
-    KernelUseRow,
-    MeanUseRow,
     SamplingRow,
     against_sentence,
     sampled_gpu,
@@ -39,7 +38,6 @@ from gpuledger.units import share_text
 _HALF_OF_STEP: Final = 0.5
 _SHOWN: Final = 25
 """Rows about samples that people are shown, the most time first."""
-Shape = tuple[int, int, int]
 
 
 class KernelRow(Row, frozen=True):

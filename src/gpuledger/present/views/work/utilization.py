@@ -7,7 +7,7 @@ read; titles tell the source.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from msgspec import Struct
 
@@ -18,7 +18,6 @@ from gpuledger.analyse.utilization.kernel_use import (
     CLASSES,
     KernelUse,
     UseClass,
-    UseFigure,
     UseOfKernels,
 )
 from gpuledger.analyse.utilization.stretches import (
@@ -28,6 +27,17 @@ from gpuledger.analyse.utilization.stretches import (
     TimeByClass,
     UseOfStretches,
     compute_split,
+)
+from gpuledger.analyse.utilization.use_rows import (
+    NAMES,
+    RESOURCES,
+    KernelUseRow,
+    MeanUseRow,
+    Shape,
+    interval,
+    kernel_uses,
+    mean_use,
+    step_uses,
 )
 from gpuledger.catalog.gpu_metrics import MEMORY, OF_KERNELS, GpuMetric
 from gpuledger.catalog.kernel_families import family
@@ -40,17 +50,6 @@ from gpuledger.present.sheet import Sheet
 from gpuledger.rows import Gpu, Label, Row, ShareInterval, Unit, share
 from gpuledger.units import count_text, share_text, time_text
 
-NAMES: Final = {
-    GpuMetric.SM_ACTIVE: say("SMs active"),
-    GpuMetric.SM_ISSUE: say("Issue"),
-    GpuMetric.TENSOR: say("Tensor"),
-    GpuMetric.WARPS: say("Warps"),
-    GpuMetric.DRAM_READ: say("DRAM read"),
-    GpuMetric.DRAM_WRITE: say("DRAM write"),
-    GpuMetric.PCIE_IN: say("PCIe in"),
-    GpuMetric.PCIE_OUT: say("PCIe out"),
-}
-"""What a counter is called over a column."""
 METRIC_WORDS: Final = NAMES | {
     GpuMetric.DRAM: say("DRAM"),
     GpuMetric.SM_ISSUE: say("issue slots"),
@@ -65,14 +64,6 @@ CLASS_WORDS: Final = {
     UseClass.STALLED: say("stalled: SMs waiting"),
     UseClass.UNKNOWN: say("unknown"),
 }
-CLASS_LIMITS: Final = {
-    UseClass.COMPUTE_ROOF: say("compute"),
-    UseClass.MEMORY_ROOF: say("memory"),
-    UseClass.UNDER_FILLED: say("SMs idle"),
-    UseClass.STALLED: say("stalled"),
-    UseClass.UNKNOWN: say("unknown"),
-}
-"""What limits a kernel of a class, where there is little room."""
 CLASS_BOUNDS: Final = {
     UseClass.COMPUTE_ROOF: "compute",
     UseClass.MEMORY_ROOF: "memory",
@@ -81,13 +72,6 @@ CLASS_BOUNDS: Final = {
     UseClass.UNKNOWN: "unknown",
 }
 """What a verdict on Nsight Compute's numbers calls it: pictures have one colour for both."""
-RESOURCES: Final = {
-    "registers": say("registers"),
-    "shared memory": say("shared memory"),
-    "warps": say("block size"),
-    "blocks": say("blocks per SM"),
-}
-"""What limits how many warps of a kernel a multiprocessor holds."""
 _TOP: Final = 5
 """Kernels that a report shows; `gpuledger kernels` has all."""
 _MOST_FAMILIES: Final = 2
@@ -104,59 +88,6 @@ _IN_A_REPORT: Final = (
     GpuMetric.PCIE_IN,
     GpuMetric.PCIE_OUT,
 )
-
-
-Shape = tuple[int, int, int]
-
-
-class KernelUseRow(Row, frozen=True):
-    """What kernels of one name and launch shape use of the GPU while they run, from samples; null: not sampled."""
-
-    gpu: Gpu
-    name: Annotated[str, Label(say("Kernel"), shorten=label)]
-    launches: Annotated[int, Label(say("Launches"), Unit.COUNT, detail=1)]
-    time_ns: Annotated[int, Label(say("Time"), Unit.NS)]
-    per_step_ns: Annotated[int | None, Label(say("Per step"), Unit.NS, detail=5, meaning="null: there are no steps")]
-    share: Annotated[float | None, Label(say("Share"), Unit.SHARE, detail=1, meaning="of kernel time")]
-    sm_active: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.SM_ACTIVE], Unit.SHARE)]
-    sm_issue: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.SM_ISSUE], Unit.SHARE, detail=4)]
-    tensor: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.TENSOR], Unit.SHARE)]
-    warps: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.WARPS], Unit.SHARE, detail=3)]
-    dram_read: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.DRAM_READ], Unit.SHARE)]
-    dram_write: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.DRAM_WRITE], Unit.SHARE)]
-    dram: Annotated[ShareInterval | None, Label("DRAM", Unit.SHARE, detail=8, meaning="read and written together")]
-    bound: Annotated[UseClass, Label(say("Bound by"), detail=2, words=CLASS_LIMITS.__getitem__)]
-    occupancy: Annotated[
-        float | None,
-        Label(say("Occupancy"), Unit.SHARE, detail=5, meaning="of the warps that active multiprocessors have room for"),
-    ]
-    occupancy_limit: Annotated[
-        float | None, Label(say("Occupancy limit"), Unit.SHARE, detail=5, meaning="what the launch allows")
-    ]
-    limited_by: Annotated[str | None, Label(say("Limited by"), detail=5, words=RESOURCES.__getitem__)]
-    grid: Annotated[Shape, Label(say("Grid"), Unit.TRIPLE, detail=6)]
-    block: Annotated[Shape, Label(say("Block"), Unit.TRIPLE, detail=7)]
-
-
-class MeanUseRow(Row, frozen=True):
-    """Means of a GPU's samples over some of the time, or over a step, idle time included; null: not sampled."""
-
-    gpu: Gpu
-    over: Annotated[str | None, Label(say("Over"), meaning="null: one step")]
-    step: Annotated[int | None, Label(say("Step"), Unit.ID)]
-    start_ns: Annotated[int | None, Label(say("Start"), Unit.INSTANT_NS, detail=3)]
-    end_ns: Annotated[int | None, Label(say("End"), Unit.INSTANT_NS, detail=3)]
-    sm_active: Annotated[float | None, Label(NAMES[GpuMetric.SM_ACTIVE], Unit.SHARE)]
-    sm_issue: Annotated[float | None, Label(NAMES[GpuMetric.SM_ISSUE], Unit.SHARE, detail=2)]
-    tensor: Annotated[float | None, Label(NAMES[GpuMetric.TENSOR], Unit.SHARE)]
-    warps: Annotated[float | None, Label(NAMES[GpuMetric.WARPS], Unit.SHARE, detail=2)]
-    dram_read: Annotated[float | None, Label(NAMES[GpuMetric.DRAM_READ], Unit.SHARE)]
-    dram_write: Annotated[float | None, Label(NAMES[GpuMetric.DRAM_WRITE], Unit.SHARE)]
-    dram: Annotated[float | None, Label("DRAM", Unit.SHARE, meaning="where reads and writes were not sampled apart")]
-    pcie_in: Annotated[float | None, Label(NAMES[GpuMetric.PCIE_IN], Unit.SHARE, detail=1)]
-    pcie_out: Annotated[float | None, Label(NAMES[GpuMetric.PCIE_OUT], Unit.SHARE, detail=1)]
-    gpu_active: Annotated[float | None, Label(say("GPU active"), Unit.SHARE, detail=3)]
-    clock_mhz: Annotated[int | None, Label(say("Clock (MHz)"), Unit.COUNT, detail=2)]
 
 
 class SamplingRow(Row, frozen=True):
@@ -246,12 +177,12 @@ def sampled_gpu(device: Device, use: SampledUse, held: tuple[CounterComparison, 
             highest_hz=None if clock is None else clock.highest_hz,
         ),
         means=(
-            _means(gpu, stretches.window, say("the window")),
-            _means(gpu, stretches.steady, say("the steady steps")),
-            _means(gpu, stretches.busy, say("kernels")),
+            mean_use(gpu, stretches.window, say("the window")),
+            mean_use(gpu, stretches.steady, say("the steady steps")),
+            mean_use(gpu, stretches.busy, say("kernels")),
         ),
         steps=step_uses(device, stretches),
-        kernels=tuple(_kernel_use(device, kernel, _whole_ns(kernels.kernels)) for kernel in kernels.kernels),
+        kernels=kernel_uses(device, kernels.kernels),
         agreement=agreement_rows(gpu, held),
         compared=tuple(
             row_from(
@@ -260,19 +191,11 @@ def sampled_gpu(device: Device, use: SampledUse, held: tuple[CounterComparison, 
                 gpu=gpu,
                 name=figure.kernel.full_name,
                 counter=figure.metric,
-                sampled=_interval(figure.sampled),
+                sampled=interval(figure.sampled),
                 counted=round(figure.counted / 100, 4),
             )
             for figure in held
         ),
-    )
-
-
-def step_uses(device: Device, stretches: UseOfStretches) -> tuple[MeanUseRow, ...]:
-    """Means of each step, warm-up included."""
-    return tuple(
-        _means(device.gpu, means, None, number, (span.start_ns - device.zero_ns, span.end_ns - device.zero_ns))
-        for number, (span, means) in enumerate(stretches.steps)
     )
 
 
@@ -283,47 +206,6 @@ def agreement_rows(gpu: int, held: tuple[CounterComparison, ...]) -> tuple[Agree
         AgreementRow(gpu, metric, found.kernels, found.mean_error / 100, found.held_share, found.near_share)
         for metric, found in of_metrics
         if found is not None
-    )
-
-
-def _means(
-    gpu: int,
-    means: Mapping[GpuMetric, float],
-    over: str | None = None,
-    step: int | None = None,
-    span: tuple[int | None, int | None] = (None, None),
-) -> MeanUseRow:
-    shares: dict[str, Any] = {
-        metric.value: round(means[metric] / 100, 4) if metric in means else None
-        for metric in GpuMetric
-        if metric is not GpuMetric.SM_CLOCK
-    }
-    clock = means.get(GpuMetric.SM_CLOCK)
-    clock_mhz = None if clock is None else round(clock / 1e6)
-    return MeanUseRow(gpu, over, step, *span, clock_mhz=clock_mhz, **shares)
-
-
-def _interval(figure: UseFigure) -> ShareInterval:
-    return ShareInterval(*(round(percent / 100, 4) for percent in (figure.percent, figure.low, figure.high)))
-
-
-def _kernel_use(device: Device, kernel: KernelUse, whole_ns: int) -> KernelUseRow:
-    figures = dict.fromkeys(map(str, OF_KERNELS)) | {
-        str(of): _interval(figure) for of, figure in kernel.figures.items()
-    }
-    figures["dram"] = None if kernel.dram is None else _interval(kernel.dram)
-    limit = kernel.occupancy_limit
-    return row_from(
-        KernelUseRow,
-        kernel,
-        gpu=device.gpu,
-        name=kernel.full_name,
-        per_step_ns=None if device.steps is None else kernel.time_ns // device.step_count,
-        share=share(kernel.time_ns, whole_ns),
-        **figures,
-        bound=kernel.use_class,
-        occupancy_limit=None if limit is None else limit.share,
-        limited_by=None if limit is None else limit.limited_by,
     )
 
 
@@ -499,8 +381,7 @@ def _split_sheet(device: Device, split: ComputeSplit) -> Sheet:
 
 def _top_sheet(device: Device, use: UseOfKernels) -> Sheet:
     """A few kernels; `gpuledger kernels` has all of them, and all of their counters."""
-    whole_ns, time = _whole_ns(use.kernels), "time_ns" if device.steps is None else "per_step_ns"
-    rows = [_kernel_use(device, kernel, whole_ns) for kernel in use.kernels[:_TOP]]
+    time, rows = "time_ns" if device.steps is None else "per_step_ns", kernel_uses(device, use.kernels)[:_TOP]
     fields = ("name", time, "share", "bound", "sm_active", "tensor", "dram")
     return row_sheet("use", say("Kernels with the most time"), KernelUseRow, rows, fields=fields)
 
