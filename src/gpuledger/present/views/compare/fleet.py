@@ -136,13 +136,13 @@ class FleetAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.fleet/1"
         """A table; for people phases are columns, and of many rows the worst are kept."""
         if is_exact:
             return super().sheet(table, is_exact=True)
-        return _worst(_by_phase(self.phases) if table == "phases" else super().sheet(table))
+        return _worst_rows(_phases_as_columns(self.phases) if table == "phases" else super().sheet(table))
 
     def blocks(self) -> Iterator[doc.Block]:
         yield doc.Opening(self.job, visible(self._about()))
         yield doc.Conclusion(self.sentences[0])
         yield self._tiles()
-        findings = [_finding(finding) for finding in self.findings]
+        findings = [_finding_of_report(finding) for finding in self.findings]
         if findings:
             ranged = tuple(doc.ShownFinding(finding, saving_range_words(finding)) for finding in findings)
             yield doc.Only(doc.Medium.WRITTEN, (doc.Findings(ranged),))
@@ -262,7 +262,7 @@ def rank_phases(ranks: Sequence[RankSummary]) -> tuple[RankPhase, ...]:
     )
 
 
-def _by_phase(rows: Sequence[RankPhase]) -> Sheet:
+def _phases_as_columns(rows: Sequence[RankPhase]) -> Sheet:
     """A row for each rank, a column for each phase."""
     phases = dict.fromkeys(row.phase for row in rows)
     times: dict[str, dict[str, float]] = {}
@@ -306,7 +306,7 @@ def _late_sheet(late: Lateness) -> Sheet:
     return Sheet.of("late", title, columns, rows)
 
 
-def _finding(told: FindingReport) -> Finding:
+def _finding_of_report(told: FindingReport) -> Finding:
     """What is shown of a finding."""
     return Finding(
         told.code,
@@ -322,7 +322,7 @@ def _finding(told: FindingReport) -> Finding:
     )
 
 
-def _worst(sheet: Sheet) -> Sheet:
+def _worst_rows(sheet: Sheet) -> Sheet:
     """The sheet with its worst rows, in their order, and a title that says so."""
     if len(sheet.rows) <= _MOST_SHOWN:
         return sheet
