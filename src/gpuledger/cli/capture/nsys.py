@@ -25,7 +25,6 @@ from gpuledger.capture.record import (
     Recording,
     close_recording,
     first_manifest,
-    last_line,
     nsys_plain,
     record_program,
 )
@@ -35,7 +34,7 @@ from gpuledger.cli.inputs import words
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.machine import ASKED, find_nsys, why_not_sampled
-from gpuledger.system.processes import run, run_attended
+from gpuledger.system.processes import last_line, run, run_attended
 
 _HELP_SECONDS = 20.0
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.profiled_run import ProfiledRun
-from gpuledger.findings.rules import MOST_GPUS
+from gpuledger.findings.run_rules import MAX_GPUS
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.present.document import (
@@ -95,7 +95,7 @@ def _json(report: ReportAnswer, memory: MemorySnapshotAnswer | None) -> ReportDo
 
 
 def _page(report: ReportAnswer, memory: MemorySnapshotAnswer | None) -> Page:
-    if len(report.run.devices) > MOST_GPUS:  # `health` says so
+    if len(report.run.devices) > MAX_GPUS:  # `health` says so
         report = ReportAnswer(replace(report.run, devices=report.run.asked))
     report.go_through()
     return page_of(report.run.name, _blocks(report, (), memory))

@@ -40,7 +40,8 @@ from gpuledger.analyse.ranks.rank_times import (
 )
 from gpuledger.catalog.range_names import PHASES
 from gpuledger.findings.finding import Evidence, Finding
-from gpuledger.findings.ranks import fix_name, job_findings
+from gpuledger.findings.ranks.fix_texts import fix_name
+from gpuledger.findings.ranks.job_findings import job_findings
 from gpuledger.jobs.run import Failed, Fleet, profiles_text
 from gpuledger.messages import capitalised, joined, say, uncapitalised
 from gpuledger.present import document as doc
