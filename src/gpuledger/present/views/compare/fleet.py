@@ -46,13 +46,13 @@ from gpuledger.jobs.run import Failed, Fleet, profiles_text
 from gpuledger.messages import capitalised, joined, say, uncapitalised
 from gpuledger.present import document as doc
 from gpuledger.present.finding_words import saving_range_words, shown_finding
-from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet
+from gpuledger.present.terms import notes_block
 from gpuledger.present.views.answer import HealthRow, VerbAnswer, health_rows
 from gpuledger.present.views.report_answer import FindingReport, finding_report
 from gpuledger.rows import Label, Row, Unit
-from gpuledger.trace.model import NotMeasured
+from gpuledger.trace.model import Note, NotMeasured, Severity
 from gpuledger.units import count_text, time_text
 
 LATE: Final = say("Who is late, and when")
@@ -213,7 +213,7 @@ class FleetAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.fleet/1"
                 tuple(f"{failed.profile}: {failed.sentence}" for failed in self.failed),
             )
         if self.health:
-            yield doc.SheetBlock(row_sheet("health", say("Health"), HealthRow, self.health))
+            yield notes_block([Note(Severity(row.severity), row.code, row.sentence) for row in self.health])
         yield doc.Reproduce()
 
 
