@@ -33,10 +33,7 @@ SAYING = {"say": "gpuledger.messages", "counted": "gpuledger.read.request"}
 
 
 def calls_of_say() -> list[tuple[str, ast.Call]]:
-    """Every call of `say` in the package, and where it is; a call of `counted` as the call of `say` that it stands for.
-
-    So every note of readers is collected that some reader makes.
-    """
+    """Every call of `say` in the package, and where it is; `counted` of a code as the call of `say` it stands for."""
     calls = []
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -49,6 +46,7 @@ def calls_of_say() -> list[tuple[str, ast.Call]]:
             (f"{path.relative_to(PACKAGE)}:{node.lineno}", node if node.func.id == "say" else _as_say(node))
             for node in nodes
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in imported
+            if node.func.id == "say" or isinstance(node.args[0], ast.Constant)
         ]
     return calls
 
@@ -70,7 +68,7 @@ def template(call: ast.Call) -> str | None:
 def templates() -> set[str]:
     """Everything that is to be translated."""
     said = {english for _, call in calls_of_say() if (english := template(call)) is not None}
-    return said | {question for question, _ in asked_questions()}
+    return said | {question for question, _ in asked_questions()} | {text for _, text in NOTES.values()}
 
 
 def catalogue_text(templates: Iterable[str], translations: Mapping[str, str]) -> str:

@@ -66,18 +66,6 @@ def test_where_no_steps_are_found_nothing_is_told_per_step(verb: str, profile: s
         assert re.findall(r"(?i).*(?:per step|steady step|of step|all steps|new step).*", text) == []
 
 
-def test_tables_for_programs_have_the_same_columns_with_and_without_steps(decode: Path) -> None:
-    for verb in ("gaps", "memory", "ranges", "ops", "kernels", "whatif"):
-        without, with_steps = (
-            json.loads(gpuledger(verb, file, "--format=json").stdout) for file in (CAPTURES / "work.json.gz", decode)
-        )
-        assert list(without) == list(with_steps)
-        tables = [key for key, rows in without.items() if isinstance(rows, list) and rows and with_steps[key]]
-        rows = [(without[key][0], with_steps[key][0]) for key in tables if isinstance(without[key][0], dict)]
-        assert rows, verb
-        assert [list(row) for row, _ in rows] == [list(row) for _, row in rows], verb
-
-
 def test_where_there_is_nothing_to_say_that_is_said(unpacked: Callable[[str], Path]) -> None:
     profile = unpacked("decode.sqlite")
     assert _first("ops", profile) == "GPU 0: no operators were recorded."

@@ -20,13 +20,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.analyse.recorded.inventory import MEANING
 from gpuledger.analyse.recorded.nvidia_tables import cuda_gpu_kern_sum
 from gpuledger.attribution.flame_trees import MOST_NODES, flame_trees
 from gpuledger.cli.main import verb_named
 from gpuledger.errors import MissingPackage
 from gpuledger.ledger.step_variation import variation
-from gpuledger.messages import Message
 from gpuledger.present.document import Document, Page, Paragraph, Section, SheetBlock
 from gpuledger.present.palette import TONES
 from gpuledger.present.sheet import Column, Sheet, Unit
@@ -179,10 +177,6 @@ def test_a_chinese_page_holds_the_numbers_of_the_english_one(drawn: Drawn) -> No
     assert root.attrs["lang"] == "zh-Hans"
     assert CJK.search(page.one("books").text)
     assert held(page) == held(parsed(english))
-
-
-def test_every_word_for_a_missing_table_is_a_sentence() -> None:
-    assert all(isinstance(means, Message) for means in MEANING.values())
 
 
 def test_the_kernels_of_nsight_compute_lie_under_their_roofs(unpacked: Unpacked, layer: KernelReport) -> None:

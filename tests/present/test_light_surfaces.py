@@ -148,12 +148,6 @@ def test_what_is_not_known_has_no_figure(without_shapes: Path) -> None:
     assert added["light_source"] == "launch sizes"
 
 
-def test_a_spreadsheet_has_the_columns(odd_head: Path) -> None:
-    ran = gpuledger("kernels", odd_head, "--format=csv")
-    heads = ran.stdout.splitlines()[0]
-    assert heads.endswith("light_share,beyond_light_ns,light_source")
-
-
 # in SQL, and for agents
 
 

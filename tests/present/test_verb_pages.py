@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,9 @@ def test_a_page_begins_with_the_answer_and_has_the_tables_of_the_text(verb: str,
     answer = " ".join(text.partition("\n\n")[0].split())
     [verdict] = [element for element in page.walk() if "verdict" in element.attrs.get("class", "").split()]
     assert verdict.text.strip() == answer
-    titles = [line.rpartition(" (")[0] for line in text.splitlines() if line.endswith("_gpu0)")]
+    titles = re.findall(r"^(.+) \([a-z_]+\)$", text, re.MULTILINE)
     headings = [heading.text.strip() for heading in page.all("h2")]
+    assert titles
     assert [title for title in titles if title not in headings] == []
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpuledger.errors import GpuledgerError
-from gpuledger.present.views.runs.runbook import _filled, _savings
+from gpuledger.present.views.runs.runbook import _savings, _without_empty_columns
 from gpuledger.runbook.definition import (
     Axis,
     BadPlaceholder,
@@ -452,7 +452,10 @@ def test_of_repeated_savings_the_middle_one_is_judged(
 def test_a_column_of_savings_is_there_if_any_row_has_it() -> None:
     bare = SavingRow(dict(ONE.values), dict(OTHER.values), PASS, "", "CAST", 5_000, None, 4_000)
     corrected = replace(bare, corrected_ns=4_500)
-    named = [[column.key for column in _filled(_savings(rows)).columns] for rows in ([bare], [bare, corrected])]
+    named = [
+        [column.key for column in _without_empty_columns(_savings(rows)).columns]
+        for rows in ([bare], [bare, corrected])
+    ]
     assert named[0] == ["from", "to", "finding", "predicted_ns", "profiled_ns", "ratio", "verdict"]
     assert named[1] == [*named[0][:5], "corrected_ns", *named[0][5:]]
 

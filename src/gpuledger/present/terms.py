@@ -18,7 +18,7 @@ from gpuledger.catalog.kernel_families import COMMUNICATION
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.activity import short_function_name
 from gpuledger.ledger.books import COMM, Line
-from gpuledger.ledger.causes import Cause, Trigger
+from gpuledger.ledger.causes import Cause
 from gpuledger.messages import Message, say
 from gpuledger.present.document import SheetBlock
 from gpuledger.present.palette import line_tone
@@ -59,13 +59,6 @@ def line_term(line: Line) -> Term:
 def cause_term(cause: Cause) -> Term:
     """A cause of idle time, with its colour."""
     return Term(cause, cause.label, tone=line_tone(Line.of_cause(cause)))
-
-
-def trigger_term(trigger: Trigger, drained_by: str = "") -> Term:
-    """What set a gap off; a wait that let the queue run dry is named with the call that waited."""
-    if not drained_by:
-        return Term(trigger, trigger.label)
-    return Term(f"{trigger} by {drained_by}", say("{trigger} after {call}", trigger=trigger.label, call=drained_by))
 
 
 def severity_term(severity: Severity) -> Term:

@@ -59,7 +59,7 @@ def verdict(run: ProfiledRun) -> Message:
 def _verdict(run: ProfiledRun) -> Message:
     device = run.main_device
     summary = headline(device, run.findings)
-    works = _at_work(device, summary, several=len(run.devices) > 1)
+    works = _busy_sentence(device, summary, several=len(run.devices) > 1)
     if (before := time_before_work(run)) is not None:
         time_ns, share = before
         works = say(
@@ -117,10 +117,10 @@ def _obstacles(summary: Headline, run: ProfiledRun, steady_ns: int) -> list[str]
     bound = None if run.light is None else light_sentence(run.main_device, run.light)
     if summary.loss is not None or summary.outside is not None or summary.kernels or started:
         return [*sentences, bound] if summary.kernels and bound is not None else sentences
-    return [*sentences, _what_is_left(run, summary, steady_ns, bound)]
+    return [*sentences, _remainder_sentence(run, summary, steady_ns, bound)]
 
 
-def _what_is_left(run: ProfiledRun, summary: Headline, steady_ns: int, bound: str | None) -> str:
+def _remainder_sentence(run: ProfiledRun, summary: Headline, steady_ns: int, bound: str | None) -> str:
     """What is said where nothing much is lost."""
     if run.findings and run.findings[0].saving_ns:
         little = say(
@@ -159,7 +159,7 @@ def _placed_claim(finding: Finding) -> str:
     return say("{claim}, mostly {place}", claim=finding.claim, place=places[0])
 
 
-def _at_work(device: Device, summary: Headline, *, several: bool) -> Message:
+def _busy_sentence(device: Device, summary: Headline, *, several: bool) -> Message:
     """One figure: of the steady steps where there are any, with what they are of the window where that is not all."""
     share = share_text(summary.busy_share if summary.steps is None else summary.steady_busy_share)
     works = say("GPU busy {share}", share=share)
@@ -341,7 +341,7 @@ def closing(report: ReportAnswer) -> list[Message]:
     """What is not known, and the next command."""
     run = report.run
     others = [device for device in run.devices if device is not run.main_device]
-    lines = [_at_work(device, headline(device, ()), several=True) for device in others]
+    lines = [_busy_sentence(device, headline(device, ()), several=True) for device in others]
     if report.rank_count:
         count = count_text(report.rank_count)
         lone = say("One process uses {count} GPUs, without a collective: `--device=N` shows one GPU.", count=count)

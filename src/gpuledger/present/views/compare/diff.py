@@ -470,7 +470,7 @@ def _largest_first(row: Any) -> int:
     return -abs(int(row.delta_ns))
 
 
-def _called(function: str, calls: _Pair, ns: _Pair) -> dict[str, Any]:
+def _call_fields(function: str, calls: _Pair, ns: _Pair) -> dict[str, Any]:
     each = [round(time / count) if count else None for time, count in zip(ns, calls, strict=True)]
     return {
         "function": function,
@@ -499,7 +499,7 @@ def _launches(before: RunSide, after: RunSide) -> tuple[LaunchChangeRow, ...]:
     calls = _per_step(before, after, both, lambda launches: launches.calls)
     ns = _per_step(before, after, both, lambda launches: launches.time_ns)
     number, cost = map(round, split)
-    return (LaunchChangeRow(**_called(say("launch calls"), calls, ns), by_number_ns=number, by_cost_ns=cost),)
+    return (LaunchChangeRow(**_call_fields(say("launch calls"), calls, ns), by_number_ns=number, by_cost_ns=cost),)
 
 
 _T = TypeVar("_T")
@@ -507,7 +507,7 @@ _Pair = tuple[float, float]
 """Before and after."""
 
 
-def _paired(before: Iterable[_T], after: Iterable[_T], name: Callable[[_T], str]) -> Iterator[tuple[_T | None, ...]]:
+def _by_name(before: Iterable[_T], after: Iterable[_T], name: Callable[[_T], str]) -> Iterator[tuple[_T | None, ...]]:
     """What has the same name on both sides."""
     old, new = ({name(part): part for part in side} for side in (before, after))
     return ((old.get(key), new.get(key)) for key in old | new)
@@ -520,10 +520,10 @@ def _per_step(before: RunSide, after: RunSide, both: Sequence[_T | None], of: Ca
 
 
 def _calls(before: RunSide, after: RunSide) -> Iterator[CallChangeRow]:
-    for both in _paired(before.calls or (), after.calls or (), lambda call: call.name):
+    for both in _by_name(before.calls or (), after.calls or (), lambda call: call.name):
         calls = _per_step(before, after, both, lambda call: call.calls)
         ns = _per_step(before, after, both, lambda call: call.time_ns)
-        yield CallChangeRow(**_called(next(filter(None, both)).name, calls, ns))
+        yield CallChangeRow(**_call_fields(next(filter(None, both)).name, calls, ns))
 
 
 def _ranges(found: Diff) -> Iterator[RangeChangeRow]:
@@ -571,7 +571,7 @@ def _rounded(pair: _Pair) -> tuple[int, int]:
 def _memory(before: RunSide, after: RunSide) -> Iterator[MemoryChangeRow]:
     """Copies by kind, allocating calls, and the most memory in use."""
     per_step = partial(_per_step, before, after)
-    for copies in _paired(before.copies, after.copies, lambda copied: copied.kind):
+    for copies in _by_name(before.copies, after.copies, lambda copied: copied.kind):
         is_known = all(copied is None or copied.bytes is not None for copied in copies)
         size: tuple[int | None, int | None] = (None, None)
         if is_known:
@@ -580,7 +580,7 @@ def _memory(before: RunSide, after: RunSide) -> Iterator[MemoryChangeRow]:
         time = _rounded(per_step(copies, lambda copied: copied.time_ns))
         yield MemoryChangeRow(next(filter(None, copies)).kind, *count, *size, *time)
     old, new = ([call for call in side.calls or () if call.kind == "alloc"] for side in (before, after))
-    for calls in _paired(old, new, lambda call: call.name):
+    for calls in _by_name(old, new, lambda call: call.name):
         time = _rounded(per_step(calls, lambda call: call.time_ns))
         count = per_step(calls, lambda call: call.calls)
         yield MemoryChangeRow(next(filter(None, calls)).name, *count, before_ns=time[0], after_ns=time[1])

@@ -46,13 +46,13 @@ from gpuledger.jobs.run import Failed, Fleet, profiles_text
 from gpuledger.messages import capitalised, joined, say, uncapitalised
 from gpuledger.present import document as doc
 from gpuledger.present.finding_words import saving_range_words, shown_finding
-from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Column, Sheet
+from gpuledger.present.terms import notes_block
 from gpuledger.present.views.answer import HealthRow, VerbAnswer, health_rows
 from gpuledger.present.views.report_answer import FindingReport, finding_report
 from gpuledger.rows import Label, Row, Unit
-from gpuledger.trace.model import NotMeasured
+from gpuledger.trace.model import Note, NotMeasured, Severity
 from gpuledger.units import count_text, time_text
 
 LATE: Final = say("Who is late, and when")
@@ -137,13 +137,13 @@ class FleetAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.fleet/1"
         """A table; for people phases are columns, and of many rows the worst are kept."""
         if is_exact:
             return super().sheet(table, is_exact=True)
-        return _worst(_by_phase(self.phases) if table == "phases" else super().sheet(table))
+        return _worst_rows(_phases_as_columns(self.phases) if table == "phases" else super().sheet(table))
 
     def blocks(self) -> Iterator[doc.Block]:
         yield doc.Opening(self.job, visible(self._about()))
         yield doc.Conclusion(self.sentences[0])
         yield self._tiles()
-        findings = [_finding(finding) for finding in self.findings]
+        findings = [_finding_of_report(finding) for finding in self.findings]
         if findings:
             ranged = tuple(doc.ShownFinding(finding, saving_range_words(finding)) for finding in findings)
             yield doc.Only(doc.Medium.WRITTEN, (doc.Findings(ranged),))
@@ -213,7 +213,7 @@ class FleetAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.fleet/1"
                 tuple(f"{failed.profile}: {failed.sentence}" for failed in self.failed),
             )
         if self.health:
-            yield doc.SheetBlock(row_sheet("health", say("Health"), HealthRow, self.health))
+            yield notes_block([Note(Severity(row.severity), row.code, row.sentence) for row in self.health])
         yield doc.Reproduce()
 
 
@@ -263,7 +263,7 @@ def rank_phases(ranks: Sequence[RankSummary]) -> tuple[RankPhase, ...]:
     )
 
 
-def _by_phase(rows: Sequence[RankPhase]) -> Sheet:
+def _phases_as_columns(rows: Sequence[RankPhase]) -> Sheet:
     """A row for each rank, a column for each phase."""
     phases = dict.fromkeys(row.phase for row in rows)
     times: dict[str, dict[str, float]] = {}
@@ -307,7 +307,7 @@ def _late_sheet(late: Lateness) -> Sheet:
     return Sheet.of("late", title, columns, rows)
 
 
-def _finding(told: FindingReport) -> Finding:
+def _finding_of_report(told: FindingReport) -> Finding:
     """What is shown of a finding."""
     return Finding(
         told.code,
@@ -323,7 +323,7 @@ def _finding(told: FindingReport) -> Finding:
     )
 
 
-def _worst(sheet: Sheet) -> Sheet:
+def _worst_rows(sheet: Sheet) -> Sheet:
     """The sheet with its worst rows, in their order, and a title that says so."""
     if len(sheet.rows) <= _MOST_SHOWN:
         return sheet

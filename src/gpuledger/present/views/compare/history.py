@@ -165,8 +165,8 @@ def blame_answer(store: str, found: Trend, blamed: Sequence[BlamedChange], damag
     if not blamed:
         said = _too_few(found) or [say("Nothing changed {figure} beyond noise.", figure=found.figure)]
     for part in blamed:
-        said += [_change_sentence(part.change), *_where(part)]
-    last = [sentence for part in blamed[-1:] for sentence in _where(part)]
+        said += [_change_sentence(part.change), *_place_sentences(part)]
+    last = [sentence for part in blamed[-1:] for sentence in _place_sentences(part)]
     return replace(
         trend_answer(store, found, damaged),
         sentences=(*said, *_left_out(damaged)),
@@ -199,7 +199,7 @@ def _left_out(damaged: Sequence[str]) -> list[str]:
     return [say("Left out, as it cannot be read: {sentence}.", sentence=sentence) for sentence in damaged]
 
 
-def _amounts(unit: str, value: float) -> tuple[int | None, int | None, float | None]:
+def _by_unit(unit: str, value: float) -> tuple[int | None, int | None, float | None]:
     """In nanoseconds, in bytes or as a number: in the one that it is."""
     if unit == "ns":
         return round(value), None, None
@@ -208,7 +208,7 @@ def _amounts(unit: str, value: float) -> tuple[int | None, int | None, float | N
 
 def _run(run: StoredRun, figure: str) -> HistoryRunRow:
     held = run.figures[figure]
-    value_ns, value_bytes, value = _amounts(held.unit, held.value)
+    value_ns, value_bytes, value = _by_unit(held.unit, held.value)
     is_time = held.unit == "ns"
     return HistoryRunRow(
         commit=run.short,
@@ -230,8 +230,8 @@ def _run(run: StoredRun, figure: str) -> HistoryRunRow:
 
 
 def _change(unit: str, change: LevelChange) -> HistoryChangeRow:
-    before_ns, before_bytes, before = _amounts(unit, change.before_value)
-    after_ns, after_bytes, after = _amounts(unit, change.after_value)
+    before_ns, before_bytes, before = _by_unit(unit, change.before_value)
+    after_ns, after_bytes, after = _by_unit(unit, change.after_value)
     return HistoryChangeRow(
         verdict=ChangeVerdict(change.verdict),
         last_before=change.last_before.short,
@@ -310,7 +310,7 @@ def _change_sentence(change: LevelChange) -> Message:
     return say("Code: {share} after {before}, by {commit} at the latest.", share=share, **between)
 
 
-def _where(blamed: BlamedChange) -> list[str]:
+def _place_sentences(blamed: BlamedChange) -> list[str]:
     """The part, range and kernel that moved most, as `diff` has them, and the commits between."""
     said = diff_answer(blamed.diff).places()
     if len(blamed.commits) > 1 and blamed.change.verdict == CODE:

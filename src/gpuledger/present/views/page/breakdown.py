@@ -116,7 +116,7 @@ def steps_section(report: ReportAnswer) -> doc.Section:
                 "level the step"
             )
         return doc.Section("steps", say("Steps"), (doc.not_measured(missing), *repeats), result=say("none found"))
-    neighbours = _neighbours(steps)
+    neighbours = _steps_per_column(steps)
     said = say("One column per step; a dot marks an unusual one. Pick one to see its time breakdown.")
     if neighbours > 1:
         said = say(
@@ -136,7 +136,7 @@ def steps_section(report: ReportAnswer) -> doc.Section:
         *(unusual or (nothing,)),
         *repeats,
     )
-    return doc.Section("steps", say("Steps"), blocks, result=_steps_said(steps))
+    return doc.Section("steps", say("Steps"), blocks, result=_steps_sentence(steps))
 
 
 def _serving_blocks(report: ReportAnswer) -> list[doc.Block]:
@@ -167,14 +167,14 @@ def steps_chart(report: ReportAnswer) -> doc.Chart | None:
     return None if report.variation is None else _step_strip(report.run.main_device, report.variation).chart
 
 
-def _neighbours(steps: Variation) -> int:
+def _steps_per_column(steps: Variation) -> int:
     """Of so many steps each column is the longest."""
     return -(-len(steps.steps) // MOST_COLUMNS)
 
 
 def _step_strip(device: Device, steps: Variation) -> doc.StepStrip:
     edges_ns, length_ns, warm_up = steps.steps.edges_ns, steps.steps.length_ns, steps.steps.warm_up
-    neighbours = _neighbours(steps)
+    neighbours = _steps_per_column(steps)
     shown = tuple(
         first + int(length_ns[first : first + neighbours].argmax()) for first in range(0, len(steps.steps), neighbours)
     )
@@ -213,14 +213,14 @@ def _strip_chart(
     if small := by_size[_MOST_LINES:]:
         rest = tuple(ns[:, small].sum(axis=1).tolist())
         drawn.append(StripLine("idle-unattributed", say("everything else"), rest))
-    said = _steps_said(steps)
+    said = _steps_sentence(steps)
     first, last = (say("step {step}", step=step) for step in (shown[0], shown[-1]))
     ends = (first, last if len(shown) > 1 else "")
     title = say("Steps, one column each")
     return doc.Chart(partial(step_strip, title, said, drawn, unusual, steps.median_ns, ends), name="step-strip")
 
 
-def _steps_said(steps: Variation) -> Message:
+def _steps_sentence(steps: Variation) -> Message:
     return say(
         "{count} steps: median {median}, P10 {low}, P90 {high}; {odd} unusual",
         count=count_text(len(steps.steps)),

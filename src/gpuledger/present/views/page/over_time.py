@@ -46,12 +46,12 @@ MOST_ROWS: Final = 150
 def place_on_timeline(report: ReportAnswer, span: Span) -> doc.TimelinePlace | None:
     """Where on the page a stretch of time is shown; None: nowhere."""
     number = report.stretch_of(span)
-    return None if number is None else _placed(report, number, span)
+    return None if number is None else _timeline_place(report, number, span)
 
 
 def place_of_finding(report: ReportAnswer, finding: Finding) -> doc.TimelinePlace:
     """Where a finding is seen; where its best example is not shown, the stretch that is shown first."""
-    place = place_on_timeline(report, report.place(finding)) or _placed(report, 0, report.stretches[0].core)
+    place = place_on_timeline(report, report.place(finding)) or _timeline_place(report, 0, report.stretches[0].core)
     rule = RULE_OF[finding.code]
     launches = tuple(number for piece in finding.evidence for number in piece.correlations)
     return replace(
@@ -62,7 +62,7 @@ def place_of_finding(report: ReportAnswer, finding: Finding) -> doc.TimelinePlac
     )
 
 
-def _placed(report: ReportAnswer, number: int, span: Span) -> doc.TimelinePlace:
+def _timeline_place(report: ReportAnswer, number: int, span: Span) -> doc.TimelinePlace:
     return doc.TimelinePlace(number, span.start_ns - report.run.zero_ns, span.end_ns - report.run.zero_ns)
 
 
@@ -216,10 +216,10 @@ def ranges_section(report: ReportAnswer) -> doc.Section:
             doc.not_measured(reason if missing is None else missing.reason),
             *((doc.FlameBlock(trees, None),) if trees else ()),
         )
-    return doc.Section("ranges", say("Flame graph"), blocks, result=_most_of(trees))
+    return doc.Section("ranges", say("Flame graph"), blocks, result=_largest_frames_sentence(trees))
 
 
-def _most_of(trees: Sequence[FlameTree]) -> Message | str:
+def _largest_frames_sentence(trees: Sequence[FlameTree]) -> Message | str:
     """The outermost frames with the most GPU time, of the tree that is shown first."""
     tree = next((tree for tree in trees if tree.gpu_ns.any()), None)
     if tree is None:
@@ -275,7 +275,7 @@ def _icicle_nodes(tree: RangeTree, whole_ns: int) -> list[Node]:
 
 
 def _ranges_table(tree: RangeTree, gpu: int) -> doc.SheetBlock:
-    kept = _most_time((*tree.nodes, tree.outside))
+    kept = _rows_with_most_time((*tree.nodes, tree.outside))
     count = len(tree.nodes) + 1
     title = say("Ranges of the whole window, GPU {gpu}", gpu=gpu)
     if len(kept) < count:
@@ -288,7 +288,7 @@ def _ranges_table(tree: RangeTree, gpu: int) -> doc.SheetBlock:
     return doc.SheetBlock(replace(row_sheet("ranges", title, RangeRow, kept), title=title), is_tree=True)
 
 
-def _most_time(rows: Sequence[RangeRow]) -> Sequence[RangeRow]:
+def _rows_with_most_time(rows: Sequence[RangeRow]) -> Sequence[RangeRow]:
     """Rows with the most GPU time, in their order.
 
     A parent has at least as much as its children, so none is torn off.

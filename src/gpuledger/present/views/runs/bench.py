@@ -53,7 +53,7 @@ _HEADINGS: Final = {
     "wait_share": "Waiting",
     "layout_share": "Layout",
 }
-_TOLD: Final[dict[str, str]] = {
+_HEADING_MESSAGES: Final[dict[str, str]] = {
     name: name
     for name in (
         *(say("Bandwidth"), say("Batch"), say("Checked"), say("Chunks"), say("Comm"), say("Comm share")),
@@ -87,7 +87,7 @@ def bench_document(result: Mapping[str, Any]) -> doc.Document:
     for sheet in bench_sheets(result):
         title = doc.SheetTitle.NONE if sheet.name == "result" else doc.SheetTitle.BARE
         blocks.append(doc.SheetBlock(sheet, title, tells_hidden=True))
-    long = ((key, shown) for key, shown in _shown(result) if len(shown) > _LONG)
+    long = ((key, shown) for key, shown in _figure_texts(result) if len(shown) > _LONG)
     blocks += [doc.Paragraph(say("{term}: {sentence}", term=heading(key), sentence=shown)) for key, shown in long]
     if "verdict" in result:
         told = _VERDICTS.get(result["verdict"], result["verdict"])
@@ -120,12 +120,12 @@ def bench_sheets(result: Mapping[str, Any]) -> list[Sheet]:
         Column("what", say("What"), Unit.TEXT, lambda row: heading(row[0])),
         Column("value", say("Value"), Unit.FIGURE, lambda row: row[1]),
     )
-    figures = Sheet.of("result", say("Result"), columns, [row for row in _shown(result) if len(row[1]) <= _LONG])
+    figures = Sheet.of("result", say("Result"), columns, [row for row in _figure_texts(result) if len(row[1]) <= _LONG])
     tables = [_table(key, value) for key, value in result.items() if _is_table(value)]
     return [figures, *tables] if figures.rows else tables
 
 
-def _shown(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _figure_texts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     reasons = {key: str(text) for key, text in result.items() if key.endswith("_reason")}
     return [
         (key, reasons.get(f"{key}_reason", say("not measured")) if value is None else figure(key, value))
@@ -143,7 +143,7 @@ def heading(key: str) -> str:
             words[-1] = _RATES[words[-1]][0]
         named = " ".join(_NAMED.get(word, word) for word in words if word)
         named = named if words[0] in _NAMED or words[0] in _SHORT else named[:1].upper() + named[1:]
-    return _TOLD.get(named, named)
+    return _HEADING_MESSAGES.get(named, named)
 
 
 def names_a_rank(key: str) -> bool:
@@ -262,7 +262,7 @@ class DiagnosisAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.diag
 
 def diagnosis_answer(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> DiagnosisAnswer:
     """The scores of some tools over the same cases."""
-    unseen = [_of_unseen(benchmark, scores)] if benchmark.unseen else []
+    unseen = [_unseen_sentence(benchmark, scores)] if benchmark.unseen else []
     return DiagnosisAnswer(
         sentences=(*map(_verdict, scores), *unseen, *_notes(scores)),
         cases=len(benchmark.cases),
@@ -271,26 +271,26 @@ def diagnosis_answer(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore])
     )
 
 
-def _of(count: int, whole: int) -> str:
+def _share_of_cases(count: int, whole: int) -> str:
     return f"{count}/{whole} ({share_text(count / whole)})"
 
 
 def _verdict(score: ToolScore) -> Message:
     total, told = score.total, list[str]()
     if total.faults:
-        first, three = (_of(count, total.faults) for count in (total.first, total.in_first_three))
+        first, three = (_share_of_cases(count, total.faults) for count in (total.first, total.in_first_three))
         told.append(say("names the fault first in {first}, in its first three in {three}", first=first, three=three))
     if total.measured:
-        told.append(say("savings within 25 % in {count}", count=_of(total.savings_within, total.measured)))
+        told.append(say("savings within 25 % in {count}", count=_share_of_cases(total.savings_within, total.measured)))
     if total.controls:
-        told.append(say("false claims in {count}", count=_of(total.claimed, total.controls)))
+        told.append(say("false claims in {count}", count=_share_of_cases(total.claimed, total.controls)))
     return say("{tool}: {told}.", tool=score.name, told=joined(say("; "), told))
 
 
-def _of_unseen(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> Message:
+def _unseen_sentence(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> Message:
     """How each does on programs that are as new to us as to others."""
     told = [
-        joined(" ", (score.tool, _of(new.first, new.faults)))
+        joined(" ", (score.tool, _share_of_cases(new.first, new.faults)))
         for score, new in ((score, score.of_cases(benchmark.unseen)) for score in scores)
     ]
     return say(

@@ -187,21 +187,23 @@ def _shell(jobs: Sequence[CellJob], environment: Mapping[str, str]) -> list[str]
 
 
 def _tables(answer: RunbookAnswer) -> Iterator[doc.Block]:
-    yield doc.SheetBlock(_filled(_matrix(answer)))
+    yield doc.SheetBlock(_without_empty_columns(_matrix(answer)))
     if answer.comparisons:
         yield doc.Heading("Comparisons")
-        yield doc.SheetBlock(_filled(_comparisons(answer.comparisons)))
+        yield doc.SheetBlock(_without_empty_columns(_comparisons(answer.comparisons)))
     if answer.savings:
         title = "Savings per step: predicted, measured with the profiler, measured without it"
         yield doc.Heading(title, short="Savings")
-        yield doc.SheetBlock(_filled(_savings(answer.savings)))
+        yield doc.SheetBlock(_without_empty_columns(_savings(answer.savings)))
     if answer.slowed:
         yield doc.Points("Slowed by the profiler", answer.slowed)
     if answer.targets:
         yield doc.Heading("Targets")
         yield doc.SheetBlock(_targets(answer.targets))
     undecided = tuple(
-        f"{_headed(row.key)} in {_cell_text(row)}: {row.reason}" for row in answer.targets if row.verdict == UNDECIDED
+        f"{_figure_heading(row.key)} in {_cell_text(row)}: {row.reason}"
+        for row in answer.targets
+        if row.verdict == UNDECIDED
     )
     lists = (
         ("Undecided", undecided),
@@ -235,8 +237,8 @@ def _matrix(answer: RunbookAnswer, *, is_exact: bool = False) -> Sheet:
 
     def value_column(place: int, key: str) -> Column:
         if is_exact:
-            return Column(key, key, Unit.TEXT, lambda row: _bare(row.figures[key]))
-        return Column(key, _headed(key), Unit.FIGURE, lambda row: _shown(key, row.figures[key]), place)
+            return Column(key, key, Unit.TEXT, lambda row: _csv_value(row.figures[key]))
+        return Column(key, _figure_heading(key), Unit.FIGURE, lambda row: _value_text(key, row.figures[key]), place)
 
     def state(row: CellRow) -> str:
         return "kept" if row.kept and row.state == FINISHED else row.state
@@ -263,13 +265,13 @@ def _matrix(answer: RunbookAnswer, *, is_exact: bool = False) -> Sheet:
     return Sheet.of("runbook", "All cells", shown, answer.cells)
 
 
-def _headed(key: str) -> str:
+def _figure_heading(key: str) -> str:
     """`phases.dispatch.per_visit_ns`: 'Dispatch per visit'."""
     *_, row, column = ("", *key.split("."))
     return heading(f"{row}_{column}" if key.count(".") > 1 else column)
 
 
-def _shown(key: str, value: object) -> str | None:
+def _value_text(key: str, value: object) -> str | None:
     return None if value is None else figure(key, value)
 
 
@@ -305,7 +307,7 @@ def _comparisons(rows: Sequence[ComparisonRow]) -> Sheet:
     return Sheet.of("comparisons", "Comparisons", columns, rows)
 
 
-def _filled(sheet: Sheet) -> Sheet:
+def _without_empty_columns(sheet: Sheet) -> Sheet:
     """The sheet without columns in which no row has anything: an alignment has no steps, few savings a correction."""
     shown = [at for at in range(len(sheet.columns)) if any(row[at] not in (None, "") for row in sheet.rows)]
     rows = tuple(tuple(row[at] for at in shown) for row in sheet.rows)
@@ -322,7 +324,7 @@ def _savings(rows: Sequence[SavingRow]) -> Sheet:
         Column("corrected_ns", "Corrected", Unit.NS),
         Column("plain_ns", "Plain", Unit.NS, detail=1),
         Column("ratio", "Ratio", Unit.RATIO),
-        Column("verdict", "Verdict", Unit.TEXT, lambda row: _judged(row.verdict)),
+        Column("verdict", "Verdict", Unit.TEXT, lambda row: _verdict_term(row.verdict)),
     )
     return Sheet.of("savings", "Savings", columns, rows)
 
@@ -332,16 +334,16 @@ def _targets(rows: Sequence[TargetRow]) -> Sheet:
         return None if row.limit is None else f"{row.wanted} {figure(row.key, row.limit)}"
 
     columns = (
-        Column("key", "Figure", Unit.TEXT, lambda row: _headed(row.key)),
+        Column("key", "Figure", Unit.TEXT, lambda row: _figure_heading(row.key)),
         Column("cell", "Cell", Unit.TEXT, _cell_text),
         Column("wanted", "Wanted", Unit.FIGURE, wanted),
-        Column("found", "Found", Unit.FIGURE, lambda row: _shown(row.key, row.found)),
-        Column("verdict", "Verdict", Unit.TEXT, lambda row: _judged(row.verdict)),
+        Column("found", "Found", Unit.FIGURE, lambda row: _value_text(row.key, row.found)),
+        Column("verdict", "Verdict", Unit.TEXT, lambda row: _verdict_term(row.verdict)),
     )
     return Sheet.of("targets", "Targets", columns, rows)
 
 
-def _judged(verdict: str) -> Term | str:
+def _verdict_term(verdict: str) -> Term | str:
     badge = {PASS: "good", FAIL: "bad", UNDECIDED: "warn"}.get(verdict)
     return verdict if badge is None else Term(verdict, verdict, badge=badge)
 
@@ -376,7 +378,7 @@ def _not_done(answer: RunbookAnswer) -> Iterator[str]:
             yield f"target {target.key}{f' in {cell_title(target.cell)}' if target.cell else ''}: {target.reason}"
 
 
-def _bare(value: object) -> str | None:
+def _csv_value(value: object) -> str | None:
     """A value as CSV has it."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -421,7 +423,7 @@ def _page_blocks(answer: RunbookAnswer) -> Iterator[doc.Block]:
     if judged:
         tiles.append(doc.Tile("Targets met", f"{sum(row.verdict == PASS for row in judged)} of {len(judged)}"))
     best = _best_cells(answer)[:_TILES]
-    tiles += [doc.Tile(_headed(key), _on_page(key, first), _brief(first)) for key, first, _ in best]
+    tiles += [doc.Tile(_figure_heading(key), _figure_text(key, first), _cell_name(first)) for key, first, _ in best]
     yield doc.Tiles(tuple(tiles))
     pictures = [chart for key, rows in _compared_figures(answer) if (chart := _figure_chart(answer, key, rows))]
     if charts := [*pictures[:_MOST_PICTURES], *_steps_chart(answer)]:
@@ -452,8 +454,9 @@ def _verdict(answer: RunbookAnswer) -> str:
     elif counts[PASS]:
         sentences.append(f"All {counts[PASS]} targets are met." if counts[PASS] > 1 else "The target is met.")
     for key, first, last in _best_cells(answer)[:2]:
-        worst = f"{_on_page(key, last)} with {_brief(last)}"
-        sentences.append(f"{_headed(key)} is best with {_brief(first)}: {_on_page(key, first)}, and {worst}.")
+        worst = f"{_figure_text(key, last)} with {_cell_name(last)}"
+        best = f"best with {_cell_name(first)}: {_figure_text(key, first)}"
+        sentences.append(f"{_figure_heading(key)} is {best}, and {worst}.")
     if not sentences:
         sentences.append("Every step is done." if answer.verdict == "done" else "Not every step is done.")
     return " ".join(sentences)
@@ -466,11 +469,11 @@ def _measured(answer: RunbookAnswer, key: str) -> list[CellRow]:
     return [row for row in answer.cells if type(row.figures[key]) in (int, float)]
 
 
-def _on_page(key: str, row: CellRow) -> str:
+def _figure_text(key: str, row: CellRow) -> str:
     return figure(key, row.figures[key])
 
 
-def _brief(row: CellRow) -> str:
+def _cell_name(row: CellRow) -> str:
     return " · ".join(row.cell.values()) or cell_title(row.cell)
 
 
@@ -488,7 +491,7 @@ def _extremes(key: str, rows: Sequence[CellRow]) -> tuple[CellRow, CellRow] | No
 
 def _figure_chart(answer: RunbookAnswer, key: str, rows: Sequence[CellRow]) -> tuple[str, doc.Chart] | None:
     """A column for each cell; cells that differ in the last axis alone stand together, where there is another."""
-    name, amounts = _headed(key), {row.folder: float(row.figures[key] or 0) for row in rows}
+    name, amounts = _figure_heading(key), {row.folder: float(row.figures[key] or 0) for row in rows}
     low, high = min(amounts.values()), max(amounts.values())
     if len(rows) > _MOST_COLUMNS or low < 0 or high <= low * _ALIKE:
         return None
@@ -501,14 +504,11 @@ def _figure_chart(answer: RunbookAnswer, key: str, rows: Sequence[CellRow]) -> t
         values = list(row.cell.values())
         split = (values[:-1], values[-1]) if series != [""] else (values, "")
         groups.setdefault(" · ".join(split[0]), {})[split[1]] = row
-    given = [
-        ChartColumn(
-            group,
-            tuple(amounts[cells[each].folder] if each in cells else 0.0 for each in series),
-            tuple(_on_page(key, cells[each]).removesuffix(unit).strip() if each in cells else "" for each in series),
-        )
-        for group, cells in groups.items()
-    ]
+    given = []
+    for group, cells in groups.items():
+        shown = [cells.get(each) for each in series]
+        texts = ("" if row is None else _figure_text(key, row).removesuffix(unit).strip() for row in shown)
+        given.append(ChartColumn(group, tuple(amounts[row.folder] if row else 0.0 for row in shown), tuple(texts)))
     drawn = list(zip(_SERIES, series, strict=False))
     draw = partial(columns, name, f"{name} of each cell", drawn, given, tall=_TALL)
     return f"{name}, {unit}" if unit else name, doc.Chart(draw)
@@ -528,7 +528,7 @@ def _steps_chart(answer: RunbookAnswer) -> list[tuple[str, doc.Chart]]:
             if ns / whole > _THIN
         )
         legend = {part.tone: part.name for part in parts} | legend
-        bars.append(Bar(f"{_brief(row)}: {time_text(round(whole))}", parts))
+        bars.append(Bar(f"{_cell_name(row)}: {time_text(round(whole))}", parts))
     name = "Where a step goes, each bar a whole step"
     return [(name, doc.Chart(partial(_bars_with_legend, name, bars, tuple(legend.items()))))]
 

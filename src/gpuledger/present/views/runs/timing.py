@@ -75,7 +75,7 @@ class TimeAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.time/1"):
         about = joined(" · ", [part for part in (self.device_name, how, caches_text(self)) if part])
         yield doc.Opening(self.operation, visible(about))
         yield doc.Conclusion(self.sentences[0])
-        yield doc.SheetBlock(_sheet(self))
+        yield doc.SheetBlock(_quantity_sheet(self))
         yield doc.Remarks(self.sentences[1:], 6)
 
     def document(self) -> doc.Document:
@@ -145,7 +145,7 @@ def _figures_sheet(rows: Sequence[Mapping[str, Any]]) -> Sheet:
     return Sheet.of("time", "One call", columns, cells)
 
 
-def _sheet(answer: TimeAnswer) -> Sheet:
+def _quantity_sheet(answer: TimeAnswer) -> Sheet:
     """One line per quantity."""
     median, *others = sample_rows(answer)
     asked = percent_text(answer.target_share)
@@ -191,10 +191,10 @@ def gpu_rows(gpu: GpuReadings | None) -> list[tuple[str, str]]:
     highest = say("max {clock}", clock=gpu.highest_sm_mhz) if gpu.highest_sm_mhz else ""
     limit = say("limit {power}", power=f"{gpu.power_limit_mw / 1000:.0f}") if gpu.power_limit_mw else ""
     return [
-        (say("SM clock"), _range(gpu.sm_mhz, 1, "MHz", highest)),
-        (say("memory clock"), _range(gpu.memory_mhz, 1, "MHz")),
-        (say("power"), _range(gpu.power_mw, 1000, "W", limit)),
-        (say("temperature"), _range(gpu.temperature_c, 1, "°C")),
+        (say("SM clock"), _sampled_range_text(gpu.sm_mhz, 1, "MHz", highest)),
+        (say("memory clock"), _sampled_range_text(gpu.memory_mhz, 1, "MHz")),
+        (say("power"), _sampled_range_text(gpu.power_mw, 1000, "W", limit)),
+        (say("temperature"), _sampled_range_text(gpu.temperature_c, 1, "°C")),
         (say("throttled"), say("yes: {what}", what=what) if gpu.throttled else say("no")),
     ]
 
@@ -260,7 +260,7 @@ def _verdict(answer: TimeAnswer) -> str:
     return say("One call takes {time}, give or take {share}, not converged.", **figures)
 
 
-def _range(seen: SampledRange | None, divisor: int, unit: str, beside: str = "") -> str:
+def _sampled_range_text(seen: SampledRange | None, divisor: int, unit: str, beside: str = "") -> str:
     """Median, and the rest where it differs."""
     if seen is None:
         return say("not reported by this GPU")
