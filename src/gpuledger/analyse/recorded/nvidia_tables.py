@@ -91,13 +91,11 @@ class KernelTimes(Struct, frozen=True):
     times: Statistics
 
 
-class KernelShapeTimes(Struct, frozen=True):
-    """The executions of one kernel in one launch shape, in nanoseconds."""
+class KernelShapeTimes(KernelTimes, frozen=True):
+    """The same in one launch shape."""
 
-    name: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    times: Statistics
 
 
 def by_name(trace: Trace) -> list[KernelTimes]:
@@ -120,7 +118,7 @@ def cuda_gpu_kern_gb_sum(trace: Trace) -> tuple[KernelShapeTimes, ...]:
     grids, blocks = kernels["grid"], kernels["block"]
     first, number = group(kernels.codes("name"), *grids.T, *blocks.T)
     by_shape = [
-        KernelShapeTimes(name or "", tuple(grid), tuple(block), statistics)
+        KernelShapeTimes(name or "", statistics, tuple(grid), tuple(block))
         for name, grid, block, statistics in zip(
             kernels.strings.decode(kernels.codes("name")[first]),
             grids[first].tolist(),
