@@ -182,7 +182,7 @@ def fleet(
     total = len(profiles) + len(broken)
     per_profile = -(-operations // max(len(profiles), 1))
     task = partial(
-        summarise, wanted=wanted, limits=limits, expected=own_version(), operations=per_profile, phases=phases
+        summarize_rank, wanted=wanted, limits=limits, expected=own_version(), operations=per_profile, phases=phases
     )
     outcomes = done_by(task, profiles, scheduler=scheduler, count=count, tell=tell)
     failed = [*broken, *(part for outcome in outcomes for part in outcome if isinstance(part, Failed))]
@@ -260,7 +260,7 @@ def worker_count(profiles: int, largest_bytes: int) -> int:
     return max(min(resources.usable_cores(), profiles, by_memory), 1)
 
 
-def summarise(
+def summarize_rank(
     profile: Profile, wanted: Selection, limits: Limits, expected: str, operations: int = 0, *, phases: bool = False
 ) -> ProfileOutcome:
     """What a profile's ranks contribute to the job; runs on a worker, and raises nothing."""
