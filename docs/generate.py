@@ -5,27 +5,19 @@ The site has them (`docs/site.py`); `make docs` writes them into build/reference
 
 from __future__ import annotations
 
-import ast
 import copy
-import importlib
-import inspect
-import itertools
 import json
-import pkgutil
 from pathlib import Path
-from typing import Any
 
 import click
-import msgspec
 
-import gpuledger.present.json
 from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS
+from gpuledger.cli.help import shared_options
 from gpuledger.cli.main import cli, verb_named
 from gpuledger.cli.verbs.bench import diagnosis
 from gpuledger.diagnosis.cases import DiagnosisCase, MeasuredSaving, diagnosis_benchmark
-from gpuledger.json_types import Json
 from gpuledger.present.sheet import Digits
-from gpuledger.present.views.nvidia import NVIDIA_COLUMNS
+from gpuledger.present.views.nvidia import NVIDIA_TABLES
 from gpuledger.present.views.schema import answer_schema, answer_types
 from gpuledger.sql.tables import TABLES
 from gpuledger.trace.tables import Table
@@ -34,9 +26,6 @@ from gpuledger.verbs import VERBS
 BUILT = Path(__file__).parent.parent / "build" / "reference"
 SCHEMAS = Path(__file__).parent / "schemas"
 HELP_WIDTH = 78
-OTHER_DOCUMENTS = ("gpuledger.analyse.diff.baseline",)
-"""Modules with the types of documents that are not in gpuledger.present.json."""
-REFERENCE_TO = "#/$defs/{name}"
 
 
 def pages() -> dict[str, str]:
@@ -61,6 +50,8 @@ def help_of(command: click.Command, name: str) -> str:
 def commands_page() -> str:
     """The command itself."""
     lines = ["# gpuledger", "", "```text", help_of(cli, "gpuledger"), "```", ""]
+    with click.Context(cli, info_name="gpuledger", terminal_width=HELP_WIDTH, max_content_width=HELP_WIDTH) as context:
+        lines += ["`gpuledger help options`:", "", "```text", shared_options(context), "```", ""]
     codes = "0 done, 1 could not (one `error:` sentence on stderr), 2 a wrong call, 3 a gate tripped, 130 interrupted"
     lines += [f"Exit codes: {codes}.", ""]
     lines += ["| variable | effect |", "|---|---|"]
@@ -151,7 +142,7 @@ def reports_page() -> str:
         parts += [f"## {report.name}\n", f"{report.title}. {(report.make.__doc__ or '').strip().splitlines()[0]}\n"]
         parts += ["| CSV heading | JSON key | digits |", "|---|---|---|"]
         parts += [
-            f"| {c.heading} | `{c.key}` | {units.get(c.digits, c.digits.value)} |" for c in NVIDIA_COLUMNS[report.name]
+            f"| {c.heading} | `{c.key}` | {units.get(c.digits, c.digits.value)} |" for c in NVIDIA_TABLES[report.name]
         ]
         parts.append("")
     return "\n".join(parts)
@@ -209,66 +200,13 @@ def _saved(saving: MeasuredSaving | None) -> str:
     return "not measured" if saving is None else f"{saving.saves_ns / 1e6:.2f} ms ({saving.percent:.1f} %)"
 
 
-def schemas() -> dict[str, str]:
-    """The JSON schema of every document that has a type, by its file name."""
-    for module in pkgutil.iter_modules(gpuledger.present.json.__path__, "gpuledger.present.json."):
-        importlib.import_module(module.name)
-    for name in OTHER_DOCUMENTS:
-        importlib.import_module(name)
-    documents = [kind for kind in Json.__subclasses__() if "schema" in kind.__struct_fields__]
-    return dict(_schema(kind) for kind in documents)
-
-
 def answer_schemas() -> dict[str, str]:
     """The JSON schema of every answer, by its file name."""
     kinds = answer_types().items()
     return {f"gpuledger.{name}-1.json": json.dumps(answer_schema(kind), indent=1) + "\n" for name, kind in kinds}
 
 
-def _schema(kind: type[Json]) -> tuple[str, str]:
-    """msgspec's schema of a type, under the document's name; a type without keys stands for any of its subclasses."""
-    _, parts = msgspec.json.schema_components([kind])
-    bases = [base for base in Json.__subclasses__() if base.__name__ in parts and not base.__struct_fields__]
-    variants = {base.__name__: base.__subclasses__() for base in bases}
-    _, parts = msgspec.json.schema_components([kind, *itertools.chain(*variants.values())], ref_template=REFERENCE_TO)
-    for name, kinds in variants.items():
-        references = [{"$ref": REFERENCE_TO.format(name=variant.__name__)} for variant in kinds]
-        parts[name] = {"description": parts[name]["description"], "anyOf": references}
-    for declared in _every_kind(Json):
-        for key, said in _described(declared).items() if declared.__name__ in parts else ():
-            properties = parts[declared.__name__]["properties"]
-            properties[key] = {"description": said, **properties[key]}
-    for part in parts.values():
-        if "description" in part:  # a docstring, which has lines
-            part["description"] = " ".join(part["description"].split())
-    whole = parts.pop(kind.__name__)
-    named = whole["properties"]["schema"]
-    title = named["enum"][0] if "enum" in named else named["title"]
-    schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "title": title}
-    text = json.dumps(schema | ({"$defs": dict(sorted(parts.items()))} if parts else {}), indent=1, ensure_ascii=False)
-    return f"{title.replace('/', '-')}.json", f"{text}\n"
-
-
-def _described(kind: type[Json]) -> dict[str, str]:
-    """What stands under the keys of a type and of those that it extends, by the name that each key has in JSON."""
-    described: dict[str, str] = {}
-    in_json = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
-    for base in (base for base in reversed(kind.__mro__) if base in _every_kind(Json)[1:]):
-        [declared] = ast.parse(inspect.getsource(base)).body
-        for key, said in itertools.pairwise(getattr(declared, "body", ())):
-            match key, said:
-                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-                    described[in_json[name]] = " ".join(text.split())
-    return described
-
-
-def _every_kind(kind: type[Json]) -> list[type[Json]]:
-    return [kind, *itertools.chain(*map(_every_kind, kind.__subclasses__()))]
-
-
 if __name__ == "__main__":
     BUILT.mkdir(parents=True, exist_ok=True)
-    for name, text in {**pages(), **schemas(), **answer_schemas()}.items():
+    for name, text in {**pages(), **answer_schemas()}.items():
         (BUILT / name).write_text(text)
-    for name, text in schemas().items():
-        (SCHEMAS / name).write_text(text)

@@ -1,9 +1,4 @@
-"""What JSON documents are made of: a type per object, its keys in order; docs/schemas is generated from these types.
-
-A document's type has a `schema` with its name and version. What stands under a key, or in its `Meta`, is published as
-its description. A key that is not always there is `UNSET` by default. So is a new one, as documents of older versions
-lack it, and is one line of its type; one that is taken away or means something else is a new version of the document.
-"""
+"""JSON documents are Structs, whose tag is the document's name and version; `views/schema.py` makes their schemas."""
 
 from __future__ import annotations
 
@@ -12,13 +7,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta
 
-Ns: TypeAlias = Annotated[int, Meta(ge=0)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
-Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
-
-
-class Json(msgspec.Struct, forbid_unknown_fields=True):
-    """One object of a document."""
 
 
 def builtins(content: msgspec.Struct) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from gpuledger.analyse.ranks.job import job as put_together
 from gpuledger.analyse.ranks.packed import PackedTable
 from gpuledger.analyse.ranks.rank import rank_summary
 from gpuledger.analyse.ranks.rank_times import Lateness, lateness, stragglers
-from gpuledger.cli.verbs.fleet import fleet as command
+from gpuledger.cli.main import verb_named
 from gpuledger.errors import ToolFailed, UnreadableProfile
 from gpuledger.jobs import cluster, run
 from gpuledger.jobs.run import Failed, Profile, failure, job_profiles, profiles_text
@@ -58,7 +58,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def printed(*arguments: str | Path) -> str:
     """What the command prints, in this process."""
-    ran = CliRunner().invoke(command, [str(each) for each in arguments], catch_exceptions=False)
+    ran = CliRunner().invoke(verb_named("fleet"), [str(each) for each in arguments], catch_exceptions=False)
     assert ran.exit_code == 0
     return ran.stdout
 
@@ -272,7 +272,7 @@ def test_nothing_to_read_is_said_in_one_sentence(given: str, tmp_path: Path) -> 
 
 
 def test_workers_and_scheduler_exclude_each_other(ranks: Path) -> None:
-    ran = CliRunner().invoke(command, [str(ranks), "--workers=2", "--scheduler=tcp://127.0.0.1:1"])
+    ran = CliRunner().invoke(verb_named("fleet"), [str(ranks), "--workers=2", "--scheduler=tcp://127.0.0.1:1"])
     assert ran.exit_code == 2
 
 

@@ -4,31 +4,26 @@ profile to another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpuledger.agents.answers import DEVICE, HANDLE, LIMIT, MOST_LETTERS, OFFSET, AgentAnswer, AgentTool, paged, picked
+from gpuledger.agents.answers import AgentAnswer, Gpu, Handle, Limit, Offset, paged, picked, tool_of
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.run_side import RunSide, like_sides
-from gpuledger.errors import GpuledgerError
 from gpuledger.json_types import builtins
-from gpuledger.ledger.device import Device, analyse_devices
-from gpuledger.present.document import Conclusion, Document, Paragraph, Remarks
-from gpuledger.present.json.types import tables_json
-from gpuledger.present.sheet import Sheet
+from gpuledger.ledger.device import analyse_devices
 from gpuledger.present.views.compare.diff import diff_answer
-from gpuledger.present.views.query import query_document, schema_document
 from gpuledger.selection import Selection
 from gpuledger.sql.answer import answer_statement
 from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
+from gpuledger.verbs.definition import Option, options_of
 
 FEW: Final = 5  # rows of each table where no table is named
 
@@ -38,50 +33,23 @@ USUAL: Final = 20  # rows of a table that is named
 class AskedPart(Struct, frozen=True):
     """Which part of an answer is wanted: all tables in short, or one of them, from a row on."""
 
-    device: int | None = None
-    table: str | None = None
-    offset: int = 0
-    limit: int | None = None
+    device: Gpu = None
+    table: Annotated[str | None, Option("Only this table, by the name in an answer. Default: all, in short.")] = None
+    offset: Offset = 0
+    limit: Limit | None = None
 
 
-def shown_answer(document: Document, part: AskedPart) -> AgentAnswer:
-    """What a verb shows: its sentences, and its tables in pages."""
-    said: list[str] = []
-    for block in document.blocks():
-        if isinstance(block, Conclusion | Paragraph):
-            said.append(block.text)
-        elif isinstance(block, Remarks):
-            said += block.items
-    return AgentAnswer({"answer": said, "tables": _tables(document.sheets(), part, MOST_LETTERS)})
+PART: Final = options_of(AskedPart)
+TABLES: Final = [parameter for name, parameter in PART.items() if name != "device"]
 
 
-def _about(opened: OpenedProfile, device: Device) -> dict[str, Any]:
-    return {"handle": opened.handle, "profile": opened.run.name, "zero_ns": opened.run.zero_ns, "device": device.gpu}
-
-
-def _tables(sheets: Sequence[Sheet], part: AskedPart, letters: int) -> list[dict[str, Any]]:
-    """Tables as every JSON document has them, but for their rows, of which there is a page."""
-    chosen = [sheet for sheet in sheets if part.table in (None, sheet.name)]
-    if not chosen:
-        there = ", ".join(sheet.name for sheet in sheets)
-        raise GpuledgerError(f"no table {part.table!r} in this answer", found=f"there are {there}")
-    limit = part.limit or (FEW if part.table is None else USUAL)
-    return [
-        {"table": table.table, "title": table.title, **paged(table.rows, part.offset, limit, share)}
-        for share in [letters // len(chosen)]
-        for table in tables_json(chosen)
-    ]
-
-
-PART: Final[Mapping[str, Mapping[str, Any]]] = {
-    "device": DEVICE,
-    "table": {"type": "string", "description": "Only this table, by the name in an answer. Default: all, in short."},
-    "offset": OFFSET,
-    "limit": LIMIT,
-}
-
-
-def query(profiles: AgentProfiles, handle: str, sql: str, offset: int = 0, limit: int = 20) -> AgentAnswer:
+def query(
+    profiles: AgentProfiles,
+    handle: Handle,
+    sql: Annotated[str, Option("One SELECT.", most=10_000)],
+    offset: Offset = 0,
+    limit: Limit = 20,
+) -> AgentAnswer:
     """Ask a question in SQL, one SELECT of DuckDB's, of the tables (kernels, calls, ranges) and books (gaps, steps).
 
     query_tables lists all tables and their columns. Times are nanoseconds on the profile's own clock: subtract zero_ns
@@ -93,23 +61,22 @@ def query(profiles: AgentProfiles, handle: str, sql: str, offset: int = 0, limit
     answer = answer_statement(
         statement(sql, profiles.limits), QuerySubject(run.trace, run.devices, run.name, opened.wanted), profiles.limits
     )
-    whole = query_document(run.name, answer, run.trace.health).json()
+    whole = builtins(answer)
     kept = {key: whole[key] for key in ("profile", "columns", "is_cut", "not_measured")}
     return AgentAnswer({"handle": handle, **kept, **paged(whole["rows"], offset, limit)})
 
 
-def query_tables(profiles: AgentProfiles, table: str | None = None) -> AgentAnswer:  # noqa: ARG001  all tools take them
+def query_tables(
+    profiles: AgentProfiles,  # noqa: ARG001  all tools take them
+    table: Annotated[str | None, Option("Only this one, with its columns.")] = None,
+) -> AgentAnswer:
     """List the tables that query can ask, or the columns of one with type, unit and meaning."""
     if table is None:
         return AgentAnswer({"tables": {known.name: str(known.row) for known in SQL_TABLES}})
     if table.lower() not in BY_NAME:
         raise no_table(table)
-    [described] = schema_document((BY_NAME[table.lower()],)).json()["tables"]
-    return AgentAnswer(described)
+    return AgentAnswer(builtins(BY_NAME[table.lower()]))
 
-
-_LISTS: Final = ("lines", "kernels", "calls", "ranges")
-"""What can be asked for in full, the largest changes first."""
 
 _IN_SHORT: Final = 6
 _SIDE: Final = ("name", "gpu", "gpu_name", "source", "steps", "median_ns", "losses")
@@ -117,13 +84,13 @@ _SIDE: Final = ("name", "gpu", "gpu_name", "source", "steps", "median_ns", "loss
 
 def diff(
     profiles: AgentProfiles,
-    before: str,
-    after: str,
-    what: str = "lines",
-    offset: int = 0,
-    limit: int = _IN_SHORT,
+    before: Handle,
+    after: Handle,
+    what: Annotated[Literal["lines", "kernels", "calls", "ranges"], Option("Default: lines.")] = "lines",
+    offset: Offset = 0,
+    limit: Limit = _IN_SHORT,
     *,
-    anyway: bool = False,
+    anyway: Annotated[bool, Option("Compare even if the two are unlike: other GPU, no steps.")] = False,
 ) -> AgentAnswer:
     """Tell whether `after` is faster than `before`, by how much, how sure that is, and why.
 
@@ -162,34 +129,7 @@ def _side(opened: OpenedProfile, gpu: int | None, *, any_level: bool) -> RunSide
 
 
 TOOLS: Final = (
-    AgentTool(
-        query,
-        {
-            "handle": HANDLE,
-            "sql": {"type": "string", "maxLength": 10_000, "description": "One SELECT."},
-            "offset": OFFSET,
-            "limit": LIMIT,
-        },
-        required=("handle", "sql"),
-        title="Question in SQL",
-    ),
-    AgentTool(
-        query_tables,
-        {"table": {"type": "string", "description": "Only this one, with its columns."}},
-        required=(),
-        title="Tables for SQL",
-    ),
-    AgentTool(
-        diff,
-        {
-            "before": HANDLE,
-            "after": HANDLE,
-            "what": {"type": "string", "enum": list(_LISTS), "description": "Default: lines."},
-            "offset": OFFSET,
-            "limit": LIMIT,
-            "anyway": {"type": "boolean", "description": "Compare even if the two are unlike: other GPU, no steps."},
-        },
-        required=("before", "after"),
-        title="Compare two profiles",
-    ),
+    tool_of(query, "Question in SQL"),
+    tool_of(query_tables, "Tables for SQL"),
+    tool_of(diff, "Compare two profiles"),
 )

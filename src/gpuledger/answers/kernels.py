@@ -11,17 +11,13 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from gpuledger.analyse.kernels.step_kernels import KernelTally, MatchedTimeline, kernels_tally, timeline_tally
+from gpuledger.analyse.kernels.step_kernels import KernelTally, kernels_tally
 from gpuledger.analyse.roofline.judgement import JudgedKernel, JudgedLaunch, judged, kernels, severity
 from gpuledger.analyse.roofline.roofs import device_of
-from gpuledger.analyse.utilization.against_counters import Agreement, CounterComparison, agreement, held_against
+from gpuledger.analyse.utilization.against_counters import CounterComparison, held_against
 from gpuledger.analyse.utilization.stretches import (
-    ComputeSplit,
     SampledUse,
-    compute_split,
 )
-from gpuledger.catalog.gpu_metrics import OF_KERNELS, GpuMetric
-from gpuledger.ledger.device import Device
 from gpuledger.trace.measured import KernelReport
 from gpuledger.trace.model import Gpu, Note, NotMeasured, Origin
 
@@ -78,34 +74,6 @@ def judged_kernels(files: Sequence[str], report: KernelReport) -> JudgedKernels:
     return JudgedKernels(kernels(judged(launch) for launch in report.launches), files, report.health)
 
 
-class MatchedAnswer(Struct, frozen=True, dict=True):
-    """The kernels of a step with the profiled launches that speak for them."""
-
-    matched: MatchedTimeline
-    device: Device
-
-    @cached_property
-    def tally(self) -> KernelTally:
-        return timeline_tally(self.matched)
-
-    @property
-    def not_here(self) -> JudgedKernels:
-        """What was profiled and is no part of these steps: another shape, another type, another phase."""
-        return JudgedKernels(kernels(self.matched.unused))
-
-
-class UseAnswer(Struct, frozen=True, dict=True):
-    """What one GPU's compute uses of it; `use` is None where nothing was sampled."""
-
-    device: Device
-    use: SampledUse | None
-
-    @cached_property
-    def split(self) -> ComputeSplit:
-        """Compute by how it uses the GPU."""
-        return compute_split(self.device, None if self.use is None else self.use[0].class_of_row)
-
-
 class TimelineUse(Struct, frozen=True, dict=True):
     """What samples say of the GPUs of a timeline, and what Nsight Compute `counted` of the same kernels."""
 
@@ -123,9 +91,3 @@ class TimelineUse(Struct, frozen=True, dict=True):
         if self.counted is None:
             return None
         return [held_against(kernels, self.counted) for kernels, _ in self.sampled.values()]
-
-
-def agreements(held: tuple[CounterComparison, ...]) -> dict[GpuMetric, Agreement]:
-    """How far samples agree with Nsight Compute's counters, by counter; without those that nothing was counted of."""
-    found = {metric: agreement(held, metric) for metric in OF_KERNELS}
-    return {metric: agreed for metric, agreed in found.items() if agreed is not None}

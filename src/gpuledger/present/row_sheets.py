@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -15,6 +15,10 @@ from gpuledger.messages import joined, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Term
 from gpuledger.present.terms import TOTAL, cause_term, line_term
 from gpuledger.rows import Label, Row, ShareInterval, Spread, labels_of
+from gpuledger.trace.model import NotMeasured
+
+Filled = TypeVar("Filled", bound=Struct)
+Value = TypeVar("Value")
 
 _GPU, _DEPTH = "gpu", "depth"
 
@@ -69,15 +73,36 @@ class _Place(Struct, frozen=True):
         return Term(f"{'  ' * depth}{shown}", str(shown) if not isinstance(shown, str) else shown, depth=depth)
 
 
+def known(value: Value | NotMeasured) -> Value | None:
+    """The same, None where it was not measured."""
+    return None if isinstance(value, NotMeasured) else value
+
+
+def row_from(kind: type[Filled], *records: object, **given: Any) -> Filled:
+    """A row of what is given; every other field is that of the first record that has one of its name."""
+    for field in kind.__struct_fields__:
+        if field not in given and (holder := next((of for of in records if hasattr(of, field)), None)) is not None:
+            given[field] = known(getattr(holder, field))
+    return kind(**given)
+
+
 def row_sheet(
-    name: str, title: str, kind: type[Row], rows: Sequence[Row], *, is_exact: bool = False, why_empty: str = ""
+    name: str,
+    title: str,
+    kind: type[Row],
+    rows: Sequence[Row],
+    *,
+    is_exact: bool = False,
+    why_empty: str = "",
+    fields: Sequence[str] = (),
 ) -> Sheet:
     """The table for people: without columns in which nothing is known, with sums, one GPU in the title.
 
     A field that is a mapping is a column for each key; an interval or a spread is one for people.
-    `is_exact`: as CSV has it, with every column and nothing else.
+    `is_exact`: as CSV has it, with every column and nothing else. `fields`: only these, in this order.
     """
-    places = _places(labels_of(kind), rows, is_exact=is_exact)
+    labels = labels_of(kind)
+    places = _places({field: labels[field] for field in fields} or labels, rows, is_exact=is_exact)
     foot: tuple[tuple[Cell, ...], ...] = ()
     if not is_exact:
         hidden = {_DEPTH}

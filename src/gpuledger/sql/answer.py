@@ -22,7 +22,7 @@ from gpuledger.findings.profiled_run import WHERE_SAMPLED
 from gpuledger.ledger.device import Device
 from gpuledger.limits import DEFAULT_LIMITS, Limits
 from gpuledger.messages import say
-from gpuledger.sql.booked import BOOKED, QuerySubject, call_values, launched_values
+from gpuledger.sql.booked import QuerySubject, booked_values, call_values, launched_values
 from gpuledger.sql.nvidia_names import views
 from gpuledger.sql.statement import Statement, duckdb_package, in_time_and_memory, refusal, statement, too_slow
 from gpuledger.sql.tables import BY_NAME, ColumnValues, QueryTable, TableValues, columns_to_read, recorded_values
@@ -51,14 +51,19 @@ class AnswerColumn(Struct, frozen=True):
     type: str
 
 
-class QueryAnswer(Struct, frozen=True):
-    """What a query answers. Values are plain: int, float, str, bool, None, and lists and dicts of those."""
+class QueryAnswer(Struct, frozen=True, tag_field="schema", tag="gpuledger.query/1"):
+    """What a query answers. Values are plain: numbers, texts, true, false, null, and lists and objects of those; dates
+    and blobs are text, NaN and infinity null.
+    """
 
+    profile: str
     sql: str
     columns: tuple[AnswerColumn, ...]
     rows: tuple[tuple[Value, ...], ...]
-    is_cut: bool  # whether there are more rows than the limit `query_rows` lets through
-    notes: tuple[str, ...] = ()
+    """A list of values each, in the order of the columns."""
+    is_cut: bool
+    """Whether there are more rows than the limit `query_rows` lets through."""
+    not_measured: tuple[str, ...] = ()
     """Which of the tables that it names the profile does not hold, and why: their rows are not measured, not none."""
     health: tuple[Note, ...] = ()
     """What to know of the profile's numbers."""
@@ -78,7 +83,7 @@ class QueryAnswer(Struct, frozen=True):
         """What a notebook shows: the first rows, and what is not among them."""
         more = f"the first {_SHOWN} of {rows_text(len(self))}" if len(self) > _SHOWN else ""
         cut = f"there are more rows than these {len(self):,}" if self.is_cut else ""
-        return html_table(self._names, self.rows[:_SHOWN], *self.notes, more, cut)
+        return html_table(self._names, self.rows[:_SHOWN], *self.not_measured, more, cut)
 
     def to_polars(self) -> polars.DataFrame:
         """The answer for polars."""
@@ -112,7 +117,7 @@ def to_read(asked: Statement) -> tuple[Mapping[Table, Collection[str]], Mapping[
         read = {table: {column.name for column in table.schema.columns} for table in EVENTS}
     for table, columns in tables.items():
         if table.recorded is not None:
-            read.setdefault(table.recorded, {"start_ns", "end_ns"}).update(columns_to_read(table, columns))
+            read.setdefault(table.recorded, {"start_ns", "end_ns"}).update(columns_to_read(table.recorded, columns))
     # tables that say more where a GPU's counters were sampled
     sampled = WHERE_SAMPLED if asked.asked.keys() & {"use", "findings", "light"} else {}
     return read or {Table.KERNELS: {"start_ns", "end_ns"}}, sampled
@@ -125,19 +130,20 @@ def answer_statement(asked: Statement, subject: QuerySubject, limits: Limits) ->
         more = tuple(views(asked.by_nvidia, asked.asked))
         columns, rows, is_cut = in_time_and_memory(lambda: run(asked.sql, tables, limits, more), limits)
     return QueryAnswer(
+        profile=subject.name,
         sql=asked.sql,
         columns=tuple(AnswerColumn(*column) for column in columns),
         rows=tuple(rows),
         is_cut=is_cut,
-        notes=tuple(_not_measured(subject, asked)),
+        not_measured=tuple(_not_measured(subject, asked)),
         health=tuple(subject.trace.health),
     )
 
 
 def _values(subject: QuerySubject, table: QueryTable, columns: Collection[str]) -> TableValues:
     if table.recorded is None:
-        return BOOKED[table.name](subject)
-    values = recorded_values(subject.trace, table, columns)
+        return booked_values(subject, table)
+    values = recorded_values(subject.trace, table.recorded, columns)
     booked = [name for name in columns if table[name].is_booked]
     if not booked:
         return values

@@ -7,8 +7,9 @@ query names them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -23,20 +24,23 @@ from gpuledger.catalog.calls import CALL_KINDS
 from gpuledger.catalog.gpu_metrics import OF_KERNELS
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import sampled_use
-from gpuledger.findings.rules import findings
+from gpuledger.findings.run_rules import findings
 from gpuledger.ledger.activity import CUDA_LAYERS, GRAPH_FAMILY, State
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.device import Device, analyse_devices
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.step_variation import variation
 from gpuledger.selection import Selection
-from gpuledger.sql.tables import AXES, ColumnValues, TableValues, instants, numbers, words
+from gpuledger.sql.tables import ColumnValues, QueryTable, TableValues, Texts, row_values, words
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, equal
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, holds
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import NOT_RECORDED, Table
+
+Rows = Iterator[tuple[Any, ...]]
+"""Values in the order of the table's columns."""
 
 
 class QuerySubject:
@@ -50,14 +54,15 @@ class QuerySubject:
         wanted: Selection | None = None,
     ) -> None:
         self.trace: Final = trace
-        self._devices, self._name, self._wanted = devices, name, wanted or Selection()
+        self.name: Final = name
+        self._devices, self._wanted = devices, wanted or Selection()
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
         """Every GPU that ran anything."""
         if self._devices is not None:
             return tuple(self._devices)
-        return analyse_devices(self.trace, self._name, self._wanted)
+        return analyse_devices(self.trace, self.name, self._wanted)
 
     @cached_property
     def use(self) -> dict[int, SampledUse]:
@@ -159,41 +164,32 @@ def step_of(device: Device, start_ns: Ints) -> Ints:
     return np.where(inside, step, -1).astype(np.int64)
 
 
-def _together(parts: Sequence[Sequence[NDArray[Any]]], columns: int) -> list[NDArray[Any]]:
-    """Columns of several parts, each part's columns in the same order, behind each other."""
-    if not parts:
-        return [np.empty(0, np.int64)] * columns
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
-
-
-def _times(values: Sequence[int]) -> ColumnValues:
-    return instants(np.array(values, np.int64))
-
-
-def _gpus(subject: QuerySubject) -> TableValues:
-    devices = subject.devices
-    described = [subject.trace.origin.gpu(device.gpu) for device in devices]
-    idle = [int(device.ledger.gaps.length_ns.sum()) for device in devices]
+def _joined(parts: Sequence[Mapping[str, NDArray[Any]]], texts: Mapping[str, Texts]) -> TableValues:
+    """The columns of all GPUs; `texts` of those that hold codes. Times are never missing."""
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return {
-        "gpu": numbers([device.gpu for device in devices]),
-        "name": words([gpu.name if gpu else None for gpu in described]),
-        "zero_ns": _times([device.zero_ns for device in devices]),
-        "window_start_ns": _times([device.ledger.window.start_ns for device in devices]),
-        "window_end_ns": _times([device.ledger.window.end_ns for device in devices]),
-        "window_ns": _times([device.ledger.window_ns for device in devices]),
-        "busy_ns": _times([device.ledger.window_ns - ns for device, ns in zip(devices, idle, strict=True)]),
-        "idle_ns": _times(idle),
-        "steady_start_ns": _times([device.steady.start_ns for device in devices]),
-        "steady_end_ns": _times([device.steady.end_ns for device in devices]),
-        "steady_ns": _times([device.steady_ns for device in devices]),
-        "steady_steps": numbers([None if device.steps is None else device.step_count for device in devices]),
-        "step_source": words([None if device.steps is None else device.steps.source for device in devices]),
+        name: ColumnValues(
+            column, texts.get(name), None if name.endswith("_ns") or column.dtype == np.bool_ else NOT_RECORDED
+        )
+        for name, column in columns.items()
     }
+
+
+def _gpus(subject: QuerySubject) -> Rows:
+    for device in subject.devices:
+        books, steps = device.ledger, device.steps
+        idle_ns = int(books.gaps.length_ns.sum())
+        yield (
+            *(device.gpu, gpu.name if (gpu := subject.trace.origin.gpu(device.gpu)) else None, device.zero_ns),
+            *(books.window.start_ns, books.window.end_ns, books.window_ns, books.window_ns - idle_ns, idle_ns),
+            *(device.steady.start_ns, device.steady.end_ns, device.steady_ns),
+            *((None, None) if steps is None else (device.step_count, steps.source)),
+        )
 
 
 def _lines(subject: QuerySubject) -> TableValues:
     """A row for each line that has time in a tile."""
-    parts, names = [], dict[str, int]()
+    parts, names = list[dict[str, NDArray[Any]]](), dict[str, int]()
     for device in subject.devices:
         books, edges = device.ledger, device.ledger.tiles_ns
         tile, line = np.nonzero(books.books)
@@ -202,174 +198,122 @@ def _lines(subject: QuerySubject) -> TableValues:
         if device.steps is not None:  # a tile may begin where nothing is looked at
             number = np.searchsorted(device.steps.edges_ns, edges[:-1], side="right") - 1
             step = np.where(number < len(device.steps), number, -1)
-        gpu, of_tile = np.full(len(tile), device.gpu), (step, device.steady_tiles, edges[:-1], edges[1:])
-        parts.append([gpu, *(column[tile] for column in of_tile), code[line], books.books[tile, line]])
-    gpu, step, steady, start, end, line, amount = _together(parts, 7)
-    kinds, details = zip(*((name.partition(".")[0], name.partition(".")[2]) for name in names), strict=True)
-    kind, detail = words(kinds), words(details)
-    return {
-        "gpu": ColumnValues(gpu),
-        "step": ColumnValues(step),
-        "is_steady": ColumnValues(steady, missing=None),
-        "start_ns": instants(start),
-        "end_ns": instants(end),
-        "line": ColumnValues(line, tuple(names)),
-        "kind": ColumnValues(kind.array[line], kind.texts),
-        "detail": ColumnValues(detail.array[line], detail.texts),
-        "line_ns": instants(amount),
-    }
+        parts.append(
+            {
+                "gpu": np.full(len(tile), device.gpu),
+                "step": step[tile],
+                "is_steady": device.steady_tiles[tile],
+                "start_ns": edges[:-1][tile],
+                "end_ns": edges[1:][tile],
+                "line": code[line],
+                "line_ns": books.books[tile, line],
+            }
+        )
+    values = _joined(parts, {"line": tuple(names)})
+    line_codes = np.concatenate([part["line"] for part in parts])
+    kinds, _, details = zip(*(name.partition(".") for name in names), strict=True)
+    for name, told in (("kind", words(kinds)), ("detail", words(details))):
+        values[name] = ColumnValues(told.array[line_codes], told.texts)
+    return values
 
 
 def _gaps(subject: QuerySubject) -> TableValues:
-    parts, draining = [], dict[str, int]()
+    parts, draining, strings = list[dict[str, NDArray[Any]]](), dict[str, int](), subject.trace.strings
     for device in subject.devices:
         gaps = device.ledger.gaps
         drained = [draining.setdefault(name, len(draining)) if name else -1 for name in gaps.draining]
         names = np.append(device.work.name, np.int32(NO_TEXT))
         parts.append(
-            [
-                np.full(len(gaps), device.gpu),
-                gaps.start_ns,
-                gaps.end_ns,
-                gaps.trigger,
-                np.array(drained, np.int64)[gaps.drained_by],
-                gaps.by_cause.largest(),
-                np.max([gaps.by_cause.of(cause) for cause in CAUSES], axis=0, initial=0),
-                names[gaps.before],
-                names[gaps.after],
-                gaps.call,
-                step_of(device, gaps.start_ns),
-                device.steady_gap_ns,
-            ]
+            {
+                "gpu": np.full(len(gaps), device.gpu),
+                "start_ns": gaps.start_ns,
+                "end_ns": gaps.end_ns,
+                "trigger": gaps.trigger,
+                "drained_by": np.array(drained, np.int64)[gaps.drained_by],
+                "cause": gaps.by_cause.largest(),
+                "cause_ns": np.max([gaps.by_cause.of(cause) for cause in CAUSES], axis=0, initial=0),
+                "before": names[gaps.before],
+                "after": names[gaps.after],
+                "step": step_of(device, gaps.start_ns),
+                "is_steady": device.steady_gap_ns > 0,
+                "steady_ns": device.steady_gap_ns,
+            }
         )
-    gpu, start, end, trigger, drained_by, cause, cause_ns, before, after, call, step, steady_ns = _together(parts, 12)
-    strings = subject.trace.strings
-    return {
-        "gap": ColumnValues(np.arange(len(start))),
-        "gpu": ColumnValues(gpu),
-        "start_ns": instants(start),
-        "end_ns": instants(end),
-        "duration_ns": "end_ns - start_ns",
-        "trigger": ColumnValues(trigger, tuple(map(str, TRIGGERS))),
-        "drained_by": ColumnValues(drained_by, tuple(draining)),
-        "cause": ColumnValues(cause, tuple(map(str, CAUSES))),
-        "cause_ns": instants(cause_ns),
-        "before": ColumnValues(before, strings),
-        "after": ColumnValues(after, strings),
-        "step": ColumnValues(step),
-        "is_steady": ColumnValues(steady_ns > 0, missing=None),
-        "steady_ns": instants(steady_ns),
-        **of_calls(subject.trace, subject.devices[0].host, call, ("launch_call", "launch_tid")),
-    }
+    texts: dict[str, Texts] = {"drained_by": tuple(draining), "before": strings, "after": strings}
+    texts |= {"trigger": tuple(map(str, TRIGGERS)), "cause": tuple(map(str, CAUSES))}
+    values = _joined(parts, texts)
+    call = np.concatenate([device.ledger.gaps.call for device in subject.devices])
+    launched = of_calls(subject.trace, subject.devices[0].host, call, ("launch_call", "launch_tid"))
+    return {"gap": ColumnValues(np.arange(len(call))), "duration_ns": "end_ns - start_ns", **values, **launched}
 
 
 def _gap_causes(subject: QuerySubject) -> TableValues:
-    first, parts = 0, []
+    first, parts = 0, list[dict[str, NDArray[Any]]]()
     for device in subject.devices:
         by_cause = device.ledger.gaps.by_cause
-        for cause in by_cause.used:
-            amount = by_cause.of(cause)
-            [booked] = np.nonzero(amount)
-            gpu, number = (np.full(len(booked), value) for value in (device.gpu, CAUSES.index(cause)))
-            parts.append([booked + first, gpu, number, amount[booked]])
+        time_ns = np.stack([by_cause.of(cause) for cause in CAUSES])
+        cause, gap = np.nonzero(time_ns)
+        own = np.full(len(gap), device.gpu)
+        parts.append({"gap": gap + first, "gpu": own, "cause": cause, "cause_ns": time_ns[cause, gap]})
         first += len(by_cause)
-    gap, gpu, cause_number, amounts = _together(parts, 4)
-    return {
-        "gap": ColumnValues(gap),
-        "gpu": ColumnValues(gpu),
-        "cause": ColumnValues(cause_number, tuple(map(str, CAUSES))),
-        "cause_ns": instants(amounts),
-    }
+    return _joined(parts, {"cause": tuple(map(str, CAUSES))})
 
 
-def _steps(subject: QuerySubject) -> TableValues:
-    varied = [(device, variation(device)) for device in subject.devices]
-    rows = [(device, step) for device, steps in varied if steps is not None for step in step_books(device, steps)]
-    return {
-        "gpu": numbers([device.gpu for device, _ in rows]),
-        "step": numbers([step.step for _, step in rows]),
-        "start_ns": _times([step.start_ns + device.zero_ns for device, step in rows]),
-        "end_ns": _times([step.end_ns + device.zero_ns for device, step in rows]),
-        "duration_ns": _times([step.length_ns for _, step in rows]),
-        "busy_ns": _times([step.busy_ns for _, step in rows]),
-        "idle_ns": _times([step.idle_ns for _, step in rows]),
-        "kernels": numbers([step.kernels for _, step in rows]),
-        "largest_line": words([step.largest_line for _, step in rows]),
-        "phase": words([step.phase or "" for _, step in rows]),
-        "note": words([step.note or "" for _, step in rows]),
-    }
+def _steps(subject: QuerySubject) -> Rows:
+    for device in subject.devices:
+        varied, zero_ns = variation(device), device.zero_ns
+        for step in () if varied is None else step_books(device, varied):
+            yield (
+                *(step.gpu, step.step, step.start_ns + zero_ns, step.end_ns + zero_ns),
+                *(step.length_ns, step.busy_ns, step.idle_ns),
+                *(step.kernels, step.largest_line, step.phase, step.note),
+            )
 
 
-def _findings(subject: QuerySubject) -> TableValues:
-    rows = subject.findings
-    return {
-        "rank": numbers(range(1, len(rows) + 1)),
-        "code": words([finding.code for finding in rows]),
-        "claim": words([finding.claim for finding in rows]),
-        "saving_ns": numbers([finding.saving_ns for finding in rows]),
-        "saving_per_step_ns": numbers([finding.saving_ns_per_step for finding in rows]),
-        "low_per_step_ns": numbers([finding.saving_low_ns_per_step for finding in rows]),
-        "then_ns": numbers([finding.then_ns for finding in rows]),
-        "plain_low_ns": numbers([finding.plain.low_ns if finding.plain else None for finding in rows]),
-        "plain_high_ns": numbers([finding.plain.high_ns if finding.plain else None for finding in rows]),
-        "lost_ns": numbers([finding.explains_ns for finding in rows]),
-        "is_bound": ColumnValues(np.array([finding.is_bound for finding in rows], np.bool_), missing=None),
-        "confidence": words([finding.confidence for finding in rows]),
-        "gpu": numbers([finding.gpu if finding.gpu >= 0 else None for finding in rows]),
-        "assumption": words([finding.assumption for finding in rows]),
-        "fix": words([finding.fix for finding in rows]),
-    }
+def _findings(subject: QuerySubject) -> Rows:
+    for rank, found in enumerate(subject.findings, 1):
+        plain_low_ns, plain_high_ns = (found.plain.low_ns, found.plain.high_ns) if found.plain else (None, None)
+        yield (
+            *(rank, found.code, found.claim, found.saving_ns, found.saving_ns_per_step, found.saving_low_ns_per_step),
+            *(found.then_ns, plain_low_ns, plain_high_ns, found.explains_ns, found.is_bound, found.confidence),
+            *(found.gpu if found.gpu >= 0 else None, found.assumption, found.fix),
+        )
 
 
-def _use(subject: QuerySubject) -> TableValues:
-    rows = [(gpu, kernel) for gpu, (used, _) in subject.use.items() for kernel in used.kernels]
-    values: TableValues = {
-        "gpu": numbers([gpu for gpu, _ in rows]),
-        "name": words([kernel.name for _, kernel in rows]),
-        "full_name": words([kernel.full_name for _, kernel in rows]),
-        "launches": numbers([kernel.launches for _, kernel in rows]),
-        "total_ns": numbers([kernel.time_ns for _, kernel in rows]),
-        "use_class": words([str(kernel.use_class) for _, kernel in rows]),
-    }
-    for place, axis in enumerate(AXES):
-        values[f"grid_{axis}"] = numbers([kernel.grid[place] for _, kernel in rows])
-        values[f"block_{axis}"] = numbers([kernel.block[place] for _, kernel in rows])
-    for metric in OF_KERNELS:
-        figures = [kernel.figures.get(metric) for _, kernel in rows]
-        for column, side in (("percent", "percent"), ("low_percent", "low"), ("high_percent", "high")):
-            amounts = [np.nan if figure is None else getattr(figure, side) for figure in figures]
-            values[f"{metric}_{column}"] = ColumnValues(np.array(amounts, np.float64))
-    return values
+def _use(subject: QuerySubject) -> Rows:
+    for gpu, (used, _) in subject.use.items():
+        for kernel in used.kernels:
+            figures = (kernel.figures.get(metric) for metric in OF_KERNELS)
+            shares = ((None,) * 3 if of is None else (of.percent, of.low, of.high) for of in figures)
+            shape = (*kernel.grid, *kernel.block)
+            times = (kernel.launches, kernel.time_ns)
+            yield gpu, kernel.name, kernel.full_name, *shape, *times, str(kernel.use_class), *chain(*shares)
 
 
-def _light(subject: QuerySubject) -> TableValues:
-    rows = [
-        (device.gpu, row)
-        for device in subject.devices
-        for row in light_rows(device, all_steady(subject.trace, device, subject.use.get(device.gpu)))
-    ]
-    return {
-        "gpu": numbers([gpu for gpu, _ in rows]),
-        "kernel": words([row.kernel for _, row in rows]),
-        "operator": words([row.operator for _, row in rows]),
-        "launches": numbers([row.count for _, row in rows]),
-        "ns": numbers([row.took_ns for _, row in rows]),
-        "light_ns": numbers([None if row.share is None else row.light_ns for _, row in rows]),
-        "low_ns": numbers([None if row.share is None else row.low_ns for _, row in rows]),
-        "high_ns": numbers([None if row.share is None else row.high_ns for _, row in rows]),
-        "source": words([row.source.name.lower() for _, row in rows]),
-        "roof": words([row.roof.name.lower() for _, row in rows]),
-    }
+def _light(subject: QuerySubject) -> Rows:
+    for device in subject.devices:
+        for row in light_rows(device, all_steady(subject.trace, device, subject.use.get(device.gpu))):
+            known = (None,) * 3 if row.share is None else (row.light_ns, row.low_ns, row.high_ns)
+            source, roof = row.source.name.lower(), row.roof.name.lower()
+            yield device.gpu, row.kernel, row.operator, row.count, row.took_ns, *known, source, roof
 
 
-# How each table of the books is made.
-BOOKED: Final[dict[str, Callable[[QuerySubject], TableValues]]] = {
-    "gpus": _gpus,
+_IN_COLUMNS: Final[dict[str, Callable[[QuerySubject], TableValues]]] = {
     "lines": _lines,
     "gaps": _gaps,
     "gap_causes": _gap_causes,
+}
+_IN_ROWS: Final[dict[str, Callable[[QuerySubject], Rows]]] = {
+    "gpus": _gpus,
     "steps": _steps,
     "findings": _findings,
     "use": _use,
     "light": _light,
 }
+
+
+def booked_values(subject: QuerySubject, table: QueryTable) -> TableValues:
+    """A table of the books."""
+    if table.name in _IN_ROWS:
+        return row_values(table, _IN_ROWS[table.name](subject))
+    return _IN_COLUMNS[table.name](subject)

@@ -58,12 +58,12 @@ def test_the_times_are_the_timelines(told: dict[str, Any]) -> None:
     listed = sum(each["time_ns"] for each in kernels["kernels"])
     assert 0 < listed < compute  # the rest is prefill and warm-up
     each = told["kernels"][0]["kernels"][0]
-    assert each["time_ns_per_step"] == each["time_ns"] // steps
+    assert each["per_step_ns"] == each["time_ns"] // steps
 
 
 def test_gemms_of_one_name_and_shape_are_told_apart_by_their_place(told: dict[str, Any]) -> None:
     norms = [each for each in told["kernels"][0]["kernels"] if "layer_norm" in each["name"]]
-    assert [each["place"][-1] for each in norms[:2]] == ["attention", "mlp"]
+    assert [each["range"][-1] for each in norms[:2]] == ["attention", "mlp"]
     assert {each["match"] for each in norms[:2]} == {"range"}
 
 
@@ -183,7 +183,7 @@ def test_one_layer_is_a_matter_of_its_range(planned: Path, told: dict[str, Any])
     (whole,) = told["kernels"]
     inside = {(each["name"], tuple(each["grid"])): 0 for each in whole["kernels"] if each["in_layer"]}
     assert {(each["name"], tuple(each["grid"])) for each in layer["kernels"]} == set(inside)
-    assert {tuple(each["place"][:-1]) for each in layer["kernels"]} == {("bench:measure", "bench:decode", "layer#")}
+    assert {tuple(each["range"][:-1]) for each in layer["kernels"]} == {("bench:measure", "bench:decode", "layer#")}
     time = sum(each["time_ns"] for each in layer["kernels"])
     all_layers = sum(each["time_ns"] for each in whole["kernels"] if each["in_layer"])
     assert time == pytest.approx(all_layers / 8, rel=0.02)

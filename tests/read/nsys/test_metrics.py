@@ -165,7 +165,7 @@ def test_samples_that_are_all_negative_are_told_as_that(tmp_path: Path) -> None:
     [note] = [note for note in opened(export(tmp_path / "a.sqlite", rows)).health if note.code == "metrics-implausible"]
     assert note.count == 5
     answer = ask(opened(tmp_path / "a.sqlite"), None, "SELECT * FROM use")
-    assert answer.notes == ("use is empty because no sample of GPU metrics can be used",)
+    assert answer.not_measured == ("use is empty because no sample of GPU metrics can be used",)
 
 
 @pytest.mark.parametrize("off_ns", [3_600 * 10**9, -3_600 * 10**9])

@@ -17,9 +17,8 @@ from gpuledger import NotMeasured, open_trace
 from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.present.digits import cell_text
-from gpuledger.present.json.types import rows_json
 from gpuledger.present.sheet import Digits, Sheet
-from gpuledger.present.views.nvidia import nvidia_sheet
+from gpuledger.present.views.nvidia import nvidia_rows, nvidia_sheet
 from gpuledger.present.writers.markdown import table_markdown
 from gpuledger.read.stats_text.headings import KNOWN
 from gpuledger.read.stats_text.tables import is_printed_tables, open_summaries, runs_in
@@ -135,7 +134,7 @@ def test_ranges_know_their_style_and_domain(tmp_path: Path) -> None:
 
 def as_stats_has_it(sheet: Sheet) -> list[dict[str, Any]]:
     """The rows of `gpuledger stats --format=json`, sizes as exact as NVIDIA prints them."""
-    rows: list[dict[str, Any]] = rows_json(sheet)
+    rows = list(nvidia_rows(sheet))
     exact = {column.key for column in sheet.columns if column.digits is Digits.MEGABYTES}
     return [{key: round(value / 1e6, 3) if key in exact else value for key, value in row.items()} for row in rows]
 

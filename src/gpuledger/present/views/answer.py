@@ -82,7 +82,7 @@ class VerbAnswer(ShownResult, Struct, frozen=True, kw_only=True, tag_field="sche
         return doc.Document(
             blocks=lambda: tuple(self.blocks()),
             data=lambda: self,
-            sheets=lambda: tuple(self.sheet(name, is_exact=True) for name in _tables(type(self))),
+            sheets=lambda: tuple(self.sheet(name, is_exact=True) for name in self.tables()),
             page=self.page,
         )
 

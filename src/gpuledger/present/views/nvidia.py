@@ -6,15 +6,20 @@ shown. Without ends of ranges there are only instances to print.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.analyse.recorded.nvidia_tables import NvidiaReport
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.activity import short_function_name
-from gpuledger.present.document import Document, Remarks, SheetBlock, SheetTitle, json_by
+from gpuledger.present.digits import tenths
+from gpuledger.present.document import Block, Document, Remarks, SheetBlock, SheetTitle
 from gpuledger.present.safe_text import visible
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit
+from gpuledger.present.sheet import Cell, Column, Digits, Sheet, Unit
+from gpuledger.present.views.answer import Answer, health_rows
 from gpuledger.trace.model import Note, NotMeasured, Severity, Trace
 
 
@@ -23,7 +28,7 @@ def nvidia_sheet(report: NvidiaReport[Any], trace: Trace) -> Sheet | NotMeasured
     rows = report.rows(trace)
     if isinstance(rows, NotMeasured):
         return rows
-    columns = NVIDIA_COLUMNS[report.name]
+    columns = NVIDIA_TABLES[report.name]
     if columns[0] is _SHARE:
         whole_ns = sum(row.times.total for row in rows if row.times)
 
@@ -89,7 +94,7 @@ _STYLE: Final = Column("style", "Style", Unit.TEXT, "name.style", detail=6)
 _PID: Final = Column("pid", "PID", Unit.ID, detail=6)
 _TID: Final = Column("tid", "TID", Unit.ID, detail=6)
 
-NVIDIA_COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
+NVIDIA_TABLES: Final[dict[str, tuple[Column, ...]]] = {
     "cuda_gpu_kern_sum": (*_KERNEL_TIMES, _KERNEL),
     "cuda_gpu_kern_gb_sum": (
         *_KERNEL_TIMES,
@@ -154,43 +159,87 @@ NVIDIA_COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
     ),
     "osrt_sum": (*_CALL_TIMES, Column("name", "Name", Unit.TEXT)),
 }
-"""Of each of NVIDIA_REPORTS."""
+"""By the names of NVIDIA_REPORTS."""
 
 
-NamedSheet = tuple[str, Sheet | NotMeasured]
+class NvidiaRows(Struct, frozen=True):
+    """One of NVIDIA's tables. Keys ending in _ns are nanoseconds, in _bytes bytes, in _percent percent of its total."""
+
+    report: str
+    title: str
+    rows: tuple[dict[str, Any], ...] | None
+    """null: the profile cannot give it."""
+    not_measured: str | None
+    """Why."""
 
 
-def stats_document(profile: str, named: Sequence[NamedSheet], notes: Iterable[Note]) -> Document:
-    """The tables, then the notes; JSON is the document gpuledger.stats/1."""
-    sheets = tuple(sheet for _, sheet in named if isinstance(sheet, Sheet))
-    remarks = tuple(_remarks(named, notes))
-    tables = [SheetBlock(sheet, SheetTitle.NAMED, tells_hidden=True) for sheet in sheets]
+class StatsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.stats/1"):
+    """NVIDIA's summary tables of one profile."""
 
-    return Document(
-        blocks=lambda: (*tables, Remarks(remarks, 6)) if remarks else tuple(tables),
-        data=json_by("tables.stats_json", profile, named, notes),
-        sheets=lambda: sheets,
-        remarks=remarks,
+    reports: tuple[NvidiaRows, ...]
+
+    def tables(self) -> dict[str, str]:
+        return {table.report: table.title for table in self.reports if table.rows is not None}
+
+    def sheet(self, table: str, *, is_exact: bool = False) -> Sheet:
+        """The same for people and in CSV: as NVIDIA prints it."""
+        held = next(held for held in self.reports if held.report == table)
+        rows = tuple(
+            tuple(tuple(cell) if isinstance(cell, list) else cell for cell in row.values()) for row in held.rows or ()
+        )
+        return Sheet(table, held.title, NVIDIA_TABLES[table], rows, rounded=False)
+
+    def blocks(self) -> Iterator[Block]:
+        for name in self.tables():
+            yield SheetBlock(self.sheet(name), SheetTitle.NAMED, tells_hidden=True)
+        if self.sentences:
+            yield Remarks(self.sentences, 6)
+
+    def document(self) -> Document:
+        return replace(super().document(), remarks=self.sentences, page=None)
+
+
+def stats_answer(
+    name: str, measured: Sequence[tuple[NvidiaReport[Any], Sheet | NotMeasured]], notes: Sequence[Note]
+) -> StatsAnswer:
+    """The tables of a profile, then which have no data and why, and what was lost."""
+    return StatsAnswer(
+        profile=name,
+        sentences=tuple(_remarks(measured, notes)),
+        health=health_rows(notes),
+        reports=tuple(
+            NvidiaRows(report.name, report.title, None, sheet.reason)
+            if isinstance(sheet, NotMeasured)
+            else NvidiaRows(report.name, report.title, tuple(nvidia_rows(sheet)), None)
+            for report, sheet in measured
+        ),
     )
 
 
-def _remarks(named: Sequence[NamedSheet], notes: Iterable[Note]) -> list[str]:
-    """What to say beside the tables: which have no data and why, and what was lost.
+def nvidia_rows(sheet: Sheet) -> Iterator[dict[str, Any]]:
+    """The rows by key, with the digits that NVIDIA prints, so that all formats agree."""
+    for row in sheet.rows:
+        yield {
+            column.key: float(tenths(cell))
+            if isinstance(cell, float) and column.digits is Digits.TENTH
+            else list(cell)
+            if isinstance(cell, tuple)
+            else cell
+            for cell, column in zip(row, sheet.columns, strict=True)
+        }
 
-    nsys's own warnings are only counted here; `info` lists them.
-    """
-    lines = []
-    for name, sheet in named:
+
+def _remarks(measured: Sequence[tuple[NvidiaReport[Any], Sheet | NotMeasured]], notes: Sequence[Note]) -> Iterator[str]:
+    """nsys's own warnings are only counted here; `info` lists them."""
+    for report, sheet in measured:
         if isinstance(sheet, NotMeasured):
-            lines.append(f"note: {name}: no data: {visible(sheet.reason)}")
+            yield f"note: {report.name}: no data: {visible(sheet.reason)}"
         elif not sheet.rows:
-            lines.append(f"note: {name}: no data: nothing of the kind was recorded")
-    from_nsys = 0
-    for note in notes:
-        if note.code.startswith("nsys-"):
-            from_nsys += note.count
-        elif note.severity is not Severity.INFO:
-            lines.append(f"note: {visible(note.sentence)}")
-    if from_nsys:
-        lines.append(f"note: nsys itself warned {from_nsys} times while capturing; `gpuledger info` lists them")
-    return lines
+            yield f"note: {report.name}: no data: nothing of the kind was recorded"
+    yield from (
+        f"note: {visible(note.sentence)}"
+        for note in notes
+        if not note.code.startswith("nsys-") and note.severity is not Severity.INFO
+    )
+    if from_nsys := sum(note.count for note in notes if note.code.startswith("nsys-")):
+        yield f"note: nsys itself warned {from_nsys} times while capturing; `gpuledger info` lists them"

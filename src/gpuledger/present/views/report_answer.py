@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from gpuledger.analyse.light.books import BusyTime, FamilyTime, LightBooks, LightRow, StepAtLight
-from gpuledger.analyse.light.kernel_light import LightSource
-from gpuledger.analyse.phases.phase_costs import PhaseTimes
+from gpuledger.analyse.light.books import BusyTime, FamilyTime, LightBooks, StepAtLight
 from gpuledger.analyse.recorded.inventory import Missing
 from gpuledger.analyse.utilization.kernel_use import UseClass
-from gpuledger.answers.kernels import UseAnswer
+from gpuledger.analyse.utilization.stretches import compute_split
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.finding import Evidence, Finding
 from gpuledger.findings.profiled_run import ProfiledRun
@@ -21,13 +18,14 @@ from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Outlier, Variation
 from gpuledger.ledger.steps import PHASES
-from gpuledger.present.json.kernels import MatchedKernelsJson, matched_json
-from gpuledger.present.json.utilization import DeviceUseJson, device_use_json
 from gpuledger.present.terms import made_at
 from gpuledger.present.views.answer import Answer, health_rows
 from gpuledger.present.views.info import ProfileOrigin, profile_origin
 from gpuledger.present.views.memory_snapshot import MemorySnapshotAnswer
 from gpuledger.present.views.report_parts import closing, verdict
+from gpuledger.present.views.work.light import LitKernel, lit_kernels
+from gpuledger.present.views.work.ncu import StepKernels, step_kernels
+from gpuledger.present.views.work.utilization import SampledGpu, sampled_gpu
 
 
 class LineTime(Struct, frozen=True):
@@ -39,22 +37,6 @@ class LineTime(Struct, frozen=True):
     share: float
     use_ns: dict[str, int] | None
     """Of a line of compute by how it uses the GPU (docs/concepts/use.md), all unknown without samples; sums to ns."""
-
-
-class LitKernel(Struct, frozen=True, kw_only=True):
-    """The kernels of one name that one kind of operator launched, per step."""
-
-    kernel: str
-    operator: str | None
-    count: int
-    """In the steady steps."""
-    ns: int
-    light_ns: int | None
-    """null where it is not known."""
-    light_low_ns: int | None
-    light_high_ns: int | None
-    source: Literal["shapes", "samples", "ncu", "launch", "unknown"]
-    roof: Literal["compute", "memory", "unknown"]
 
 
 class SteadyTime(Struct, frozen=True, kw_only=True):
@@ -104,9 +86,8 @@ class DeviceReport(Struct, frozen=True, kw_only=True):
     hidden_comm_ns: int
     hidden_copy_ns: int
     triggers: tuple[TriggerTime, ...]
-    use: DeviceUseJson | None
-    """What samples of the GPU's counters say of it, as `gpus` of gpuledger.stepkernels/1 has it, and of its kernels in
-    the steady steps, as `kernels` there; with --ncu also `against_ncu`; null where it was not sampled."""
+    use: SampledGpu | None
+    """null where it was not sampled."""
 
 
 class StepReport(Struct, frozen=True, kw_only=True):
@@ -257,7 +238,7 @@ class ReportDocument(Answer, frozen=True, kw_only=True, tag="gpuledger.report/1"
     """Only with --names-from."""
     made_at: str | None
     """Only with --ncu: when the document was made, UTC; SOURCE_DATE_EPOCH where that is set."""
-    kernels: tuple[MatchedKernelsJson, ...] | None
+    kernels: tuple[StepKernels, ...] | None
     """Only with --ncu: the kernels of the steady steps of each GPU in the order of execution, each with the profiled
     launch that speaks for it."""
     memory: MemorySnapshotAnswer | None
@@ -284,32 +265,28 @@ def report_json(report: ReportAnswer, memory: MemorySnapshotAnswer | None = None
             for level in main.levels
         ),
         findings=tuple(finding_report(finding, run.zero_ns) for finding in run.findings),
-        layer_phases=_layer_phases(report.step_phases),
+        layer_phases=None
+        if (phases := report.step_phases) is None
+        else StepPhases(
+            device=phases.gpu,
+            steps=phases.steps,
+            whole_ns=phases.whole_ns,
+            phases=tuple(PhaseTotal(phase, ns) for phase, ns in phases.phases_ns.items()),
+            idle_ns=phases.idle_ns,
+            other_ns=phases.other_ns,
+        ),
         graph_names=None
         if names is None or names.coverage is None
         else NamedGraphWork(file=names.file, **asdict(names.coverage)),
         made_at=made_at() if run.kernels else None,
-        kernels=tuple(matched_json(matched, by_gpu[gpu]) for gpu, matched in run.kernels.items()) or None,
+        kernels=tuple(step_kernels(matched, by_gpu[gpu]) for gpu, matched in run.kernels.items()) or None,
         memory=memory,
-    )
-
-
-def _layer_phases(times: PhaseTimes | None) -> StepPhases | None:
-    if times is None:
-        return None
-    return StepPhases(
-        device=times.gpu,
-        steps=times.steps,
-        whole_ns=times.whole_ns,
-        phases=tuple(PhaseTotal(phase, ns) for phase, ns in times.phases_ns.items()),
-        idle_ns=times.idle_ns,
-        other_ns=times.other_ns,
     )
 
 
 def _device(run: ProfiledRun, device: Device) -> DeviceReport:
     use, books, zero_ns = run.use.get(device.gpu), device.ledger, device.zero_ns
-    by_use = UseAnswer(device, use).split
+    by_use = compute_split(device, None if use is None else use[0].class_of_row)
     return DeviceReport(
         device=device.gpu,
         window_ns=books.window_ns,
@@ -326,7 +303,7 @@ def _device(run: ProfiledRun, device: Device) -> DeviceReport:
         triggers=tuple(
             TriggerTime(trigger, call, time_ns, count) for (trigger, call), (time_ns, count) in device.triggers.items()
         ),
-        use=None if use is None else device_use_json(use, zero_ns, run.against.get(device.gpu, ())),
+        use=None if use is None else sampled_gpu(device, use, run.against.get(device.gpu, ())),
     )
 
 
@@ -339,28 +316,8 @@ def _steady(device: Device, ledger: tuple[LineTime, ...], light: LightBooks | No
         ledger=ledger,
         busy=None if light is None else light.whole,
         busy_families=() if light is None else light.families,
-        light=() if light is None else tuple(_lit_kernel(row, device.step_count) for row in light.rows),
+        light=() if light is None else lit_kernels(light, device.step_count),
         at_light=None if light is None else light.at_light(device),
-    )
-
-
-_LONGEST_NAME = 4000
-"""Letters of a kernel's name: no compiler makes longer ones that are worth a page."""
-
-
-def _lit_kernel(row: LightRow, steps: int) -> LitKernel:
-    is_known = row.source is not LightSource.UNKNOWN
-    light, low, high = (amount // steps if is_known else None for amount in (row.light_ns, row.low_ns, row.high_ns))
-    return LitKernel(
-        kernel=row.kernel[:_LONGEST_NAME],
-        operator=row.operator,
-        count=row.count,
-        ns=row.took_ns // steps,
-        light_ns=light,
-        light_low_ns=low,
-        light_high_ns=high,
-        source=row.source.name.lower(),  # type: ignore[arg-type]
-        roof=row.roof.name.lower(),  # type: ignore[arg-type]
     )
 
 

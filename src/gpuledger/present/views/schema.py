@@ -19,6 +19,8 @@ from gpuledger.capture.manifest import Manifest
 from gpuledger.diagnosis.cases import DiagnosisAnswers
 from gpuledger.present.views.answer import VerbAnswer
 from gpuledger.rows import Label
+from gpuledger.sql.answer import QueryAnswer
+from gpuledger.sql.tables import QuerySchema
 
 Schema = dict[str, Any]
 
@@ -145,7 +147,7 @@ def answer_types() -> dict[str, type[Struct]]:
     kinds: list[type[Struct]] = [VerbAnswer, RunSide]
     for kind in kinds:
         kinds += kind.__subclasses__()
-    kinds += [DiagnosisAnswers, Manifest]
+    kinds += [DiagnosisAnswers, Manifest, QueryAnswer, QuerySchema]
     tags = ((str(kind.__struct_config__.tag), kind) for kind in kinds if kind.__struct_config__.tag)
     return {
         tag.removeprefix("gpuledger.").partition("/")[0]: kind for tag, kind in tags if tag.startswith("gpuledger.")

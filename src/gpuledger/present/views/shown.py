@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document
-
-Result = TypeVar("Result")
 
 
 class ShownResult:
@@ -62,13 +57,3 @@ class ShownResult:
         from gpuledger.present.writers.html.notebook import fragment_html
 
         return fragment_html(self.document().blocks())
-
-
-class ShownAnswer(ShownResult, Struct, Generic[Result], frozen=True):
-    """What a verb found, as its analyses gave it, and the ways to show that."""
-
-    results: tuple[Result, ...]  # one for each GPU, or for what else was asked about
-    shown_as: Callable[[], Document]
-
-    def document(self) -> Document:
-        return self.shown_as()

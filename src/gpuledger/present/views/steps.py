@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 from gpuledger.analyse.phases.serving import (
@@ -30,13 +30,13 @@ from gpuledger.analyse.phases.step_summary import (
     usual_step,
 )
 from gpuledger.answers.one_gpu import sampled_use
-from gpuledger.catalog.gpu_metrics import GpuMetric
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import Variation, variation
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.views.answer import Answer, health_rows, note_sentences, reasons
 from gpuledger.present.views.words import largest_line_sentence
-from gpuledger.rows import Gpu, Label, Row, Unit, labels_of
+from gpuledger.present.views.work.utilization import MeanUseRow, step_uses
+from gpuledger.rows import Label, Row, labels_of
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.units import count_text, precise_time_text, share_text, three_figures, time_text
 
@@ -46,24 +46,6 @@ _WAITS: Final = 0.02
 """From this share of the window on, idle time inside steps is worth a sentence."""
 _PADS: Final = 0.05
 """From this share of rows on, padding is worth a sentence."""
-
-
-class StepUseRow(Row, frozen=True):
-    """Means of the samples in one step, idle time included; shares are of what the GPU could do in the time."""
-
-    gpu: Gpu
-    step: Annotated[int, Label(say("Step"), Unit.ID)]
-    start_ns: Annotated[int, Label(say("Start"), Unit.INSTANT_NS, detail=3)]
-    end_ns: Annotated[int, Label(say("End"), Unit.INSTANT_NS, detail=3)]
-    sm_active_share: Annotated[float | None, Label(say("SMs active"), Unit.SHARE)]
-    sm_issue_share: Annotated[float | None, Label(say("Issue"), Unit.SHARE, detail=2)]
-    tensor_share: Annotated[float | None, Label(say("Tensor"), Unit.SHARE)]
-    warps_share: Annotated[float | None, Label(say("Warps"), Unit.SHARE, detail=2)]
-    dram_read_share: Annotated[float | None, Label(say("DRAM read"), Unit.SHARE)]
-    dram_write_share: Annotated[float | None, Label(say("DRAM write"), Unit.SHARE)]
-    pcie_in_share: Annotated[float | None, Label(say("PCIe in"), Unit.SHARE, detail=1)]
-    pcie_out_share: Annotated[float | None, Label(say("PCIe out"), Unit.SHARE, detail=1)]
-    clock_mhz: Annotated[int | None, Label(say("Clock (MHz)"), Unit.COUNT)]
 
 
 class StepsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.steps/1"):
@@ -83,7 +65,7 @@ class StepsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.steps/1"):
     phases: Annotated[tuple[PrefillRow, ...], Label(say("Prefill and decode"))]
     unusual: Annotated[tuple[UnusualStepRow, ...], Label(say("Unusual steps"))]
     steps: Annotated[tuple[StepRow, ...], Label(say("Every step"))]
-    use: Annotated[tuple[StepUseRow, ...], Label(say("GPU utilization by step"))]
+    use: Annotated[tuple[MeanUseRow, ...], Label(say("GPU utilization by step"))]
 
     def title(self, table: str) -> str:
         if table != "use" or self.sample_period_ns is None:
@@ -127,11 +109,7 @@ def steps_answer(
         phases=tuple(row for device, steps in varied for row in phase_times(device, steps)),
         unusual=tuple(row for device, steps in varied for row in unusual_steps(device, steps)),
         steps=tuple(row for device, steps in varied for row in step_books(device, steps)),
-        use=tuple(
-            _use_row(device, step, span.start_ns, span.end_ns, means)
-            for device, (_, stretches) in sampled
-            for step, (span, means) in enumerate(stretches.steps)
-        ),
+        use=tuple(row for device, (_, stretches) in sampled for row in step_uses(device, stretches)),
     )
 
 
@@ -144,26 +122,6 @@ def batch_tables(serving: Serving) -> list[tuple[str, str, type[Row], tuple[Row,
         ("between_steps", BetweenStepsRow, serving.between),
     )
     return [(name, labels[name].text, kind, rows) for name, kind, rows in tables]
-
-
-def _use_row(device: Device, step: int, start_ns: int, end_ns: int, means: Mapping[GpuMetric, float]) -> StepUseRow:
-    clock = means.get(GpuMetric.SM_CLOCK)
-    shares = {metric: mean / 100 for metric, mean in means.items()}
-    return StepUseRow(
-        gpu=device.gpu,
-        step=step,
-        start_ns=start_ns - device.zero_ns,
-        end_ns=end_ns - device.zero_ns,
-        sm_active_share=shares.get(GpuMetric.SM_ACTIVE),
-        sm_issue_share=shares.get(GpuMetric.SM_ISSUE),
-        tensor_share=shares.get(GpuMetric.TENSOR),
-        warps_share=shares.get(GpuMetric.WARPS),
-        dram_read_share=shares.get(GpuMetric.DRAM_READ),
-        dram_write_share=shares.get(GpuMetric.DRAM_WRITE),
-        pcie_in_share=shares.get(GpuMetric.PCIE_IN),
-        pcie_out_share=shares.get(GpuMetric.PCIE_OUT),
-        clock_mhz=None if clock is None else round(clock / 1e6),
-    )
 
 
 def _sentences(device: Device, served: Serving | NotMeasured, steps: Variation | None) -> Iterator[Message]:

@@ -24,10 +24,9 @@ def names_with_shares(named: Iterable[tuple[str, int]], whole_ns: int) -> Messag
     return joined(say(", "), shares)
 
 
-def steady_title(device: Device, title: str, *, with_gpu: bool = True) -> str:
+def steady_title(device: Device, title: str) -> str:
     """The title of a table about the steady steps; about the window, where there are none."""
-    title = title if device.steps is None else say("{title}, steady steps", title=title)
-    return say("{title}, GPU {gpu}", title=title, gpu=device.gpu) if with_gpu else title
+    return title if device.steps is None else say("{title}, steady steps", title=title)
 
 
 def none_sentence(device: Device, what: Message | str) -> Message:

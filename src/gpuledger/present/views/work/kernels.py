@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 import numpy as np
@@ -11,11 +11,8 @@ from msgspec.structs import replace
 
 from gpuledger.analyse.kernels.step_kernels import StepKernel, StepOverview
 from gpuledger.analyse.light.books import SOURCES
-from gpuledger.analyse.utilization.against_counters import CounterComparison
-from gpuledger.analyse.utilization.kernel_use import KernelUse, UseClass, UseFigure
-from gpuledger.analyse.utilization.stretches import SampledRoofline, SampledUse, sampled_roofline
-from gpuledger.answers.kernels import TimelineUse, agreements
-from gpuledger.catalog.gpu_metrics import GpuMetric
+from gpuledger.analyse.utilization.stretches import SampledRoofline, sampled_roofline
+from gpuledger.answers.kernels import TimelineUse
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
@@ -24,8 +21,17 @@ from gpuledger.present import document as doc
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.answer import Answer, health_rows, note_sentences
 from gpuledger.present.views.words import largest_line_sentence, none_sentence, step_count_text, step_time_text
-from gpuledger.present.views.work.utilization import CLASS_LIMITS, NAMES, RESOURCES, against_sentence, use_answer
-from gpuledger.rows import Gpu, Label, Row, ShareInterval, Unit, share
+from gpuledger.present.views.work.utilization import (
+    AgreementRow,
+    ComparedRow,
+    KernelUseRow,
+    MeanUseRow,
+    SamplingRow,
+    against_sentence,
+    sampled_gpu,
+    use_answer,
+)
+from gpuledger.rows import Gpu, Label, Row, Unit, share
 from gpuledger.trace.model import Note, NotMeasured
 from gpuledger.trace.spans import furthest
 from gpuledger.units import share_text
@@ -79,97 +85,6 @@ class KernelLaunchRow(Row, frozen=True):
     block: Annotated[Shape, Label(say("Block"), Unit.TRIPLE, detail=7)]
 
 
-class KernelUseRow(Row, frozen=True):
-    """What kernels of one name and launch shape use of the GPU while they run, from samples; null: not sampled."""
-
-    gpu: Gpu
-    name: Annotated[str, Label(say("Kernel"), shorten=label)]
-    launches: Annotated[int, Label(say("Launches"), Unit.COUNT, detail=1)]
-    time_ns: Annotated[int, Label(say("Time"), Unit.NS)]
-    share: Annotated[float | None, Label(say("Share"), Unit.SHARE, meaning="of kernel time")]
-    sm_active: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.SM_ACTIVE], Unit.SHARE)]
-    sm_issue: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.SM_ISSUE], Unit.SHARE, detail=4)]
-    tensor: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.TENSOR], Unit.SHARE)]
-    warps: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.WARPS], Unit.SHARE, detail=3)]
-    dram_read: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.DRAM_READ], Unit.SHARE)]
-    dram_write: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.DRAM_WRITE], Unit.SHARE)]
-    bound: Annotated[UseClass, Label(say("Bound by"), detail=2, words=CLASS_LIMITS.__getitem__)]
-    occupancy: Annotated[
-        float | None,
-        Label(say("Occupancy"), Unit.SHARE, detail=5, meaning="of the warps that active multiprocessors have room for"),
-    ]
-    occupancy_limit: Annotated[
-        float | None, Label(say("Occupancy limit"), Unit.SHARE, detail=5, meaning="what the launch allows")
-    ]
-    limited_by: Annotated[str | None, Label(say("Limited by"), detail=5, words=RESOURCES.__getitem__)]
-    grid: Annotated[Shape, Label(say("Grid"), Unit.TRIPLE, detail=6)]
-    block: Annotated[Shape, Label(say("Block"), Unit.TRIPLE, detail=7)]
-
-
-class GpuUseRow(Row, frozen=True):
-    """Means of a GPU's samples over some of the time; null: not sampled."""
-
-    gpu: Gpu
-    over: Annotated[str, Label(say("Over"), meaning="idle time included, but over kernels")]
-    sm_active: Annotated[float | None, Label(NAMES[GpuMetric.SM_ACTIVE], Unit.SHARE)]
-    sm_issue: Annotated[float | None, Label(NAMES[GpuMetric.SM_ISSUE], Unit.SHARE, detail=2)]
-    tensor: Annotated[float | None, Label(NAMES[GpuMetric.TENSOR], Unit.SHARE)]
-    warps: Annotated[float | None, Label(NAMES[GpuMetric.WARPS], Unit.SHARE, detail=2)]
-    dram_read: Annotated[float | None, Label(NAMES[GpuMetric.DRAM_READ], Unit.SHARE)]
-    dram_write: Annotated[float | None, Label(NAMES[GpuMetric.DRAM_WRITE], Unit.SHARE)]
-    dram: Annotated[float | None, Label("DRAM", Unit.SHARE, meaning="where reads and writes were not sampled apart")]
-    pcie_in: Annotated[float | None, Label(NAMES[GpuMetric.PCIE_IN], Unit.SHARE, detail=1)]
-    pcie_out: Annotated[float | None, Label(NAMES[GpuMetric.PCIE_OUT], Unit.SHARE, detail=1)]
-    gpu_active: Annotated[float | None, Label(say("GPU active"), Unit.SHARE, detail=3)]
-    clock_hz: Annotated[int | None, Label(say("Clock (Hz)"), Unit.COUNT, detail=4)]
-
-
-class SamplingRow(Row, frozen=True):
-    """How a GPU was sampled, and its clock while kernels ran."""
-
-    gpu: int
-    samples: int
-    period_ns: int
-    lag_ns: int
-    """How long after its stamp the period of a sample ends."""
-    lowest_hz: int | None
-    """One sample in a hundred is lower."""
-    most_hz: int | None
-    """One sample in a hundred is higher."""
-    highest_hz: int | None
-    """What the GPU can have."""
-
-
-class AgreementRow(Row, frozen=True):
-    """How far samples of a counter agree with what Nsight Compute counted of the same kernels."""
-
-    gpu: Gpu
-    counter: Annotated[GpuMetric, Label(say("Counter"), words=NAMES.__getitem__)]
-    kernels: Annotated[int, Label(say("Kernels"), Unit.COUNT)]
-    error: Annotated[float, Label(say("Mean error by time"), Unit.SHARE, meaning="without sign, as a part of the peak")]
-    held_share: Annotated[
-        float, Label(say("In interval"), Unit.SHARE, meaning="kernels whose interval holds what was counted")
-    ]
-    near_share: Annotated[
-        float | None,
-        Label(say("Within 5 points"), Unit.SHARE, detail=1, meaning="of kernels over 10 us; null: there are none"),
-    ]
-
-
-class ComparedRow(Row, frozen=True):
-    """A counter of kernels of one name and shape: from samples, and as Nsight Compute counted it."""
-
-    gpu: Gpu
-    name: Annotated[str, Label(say("Kernel"), shorten=label)]
-    counter: Annotated[GpuMetric, Label(say("Counter"), words=NAMES.__getitem__)]
-    sampled: Annotated[ShareInterval, Label(say("Samples"), Unit.SHARE)]
-    counted: Annotated[float, Label("ncu", Unit.SHARE)]
-    is_held: Annotated[bool, Label(say("In interval"))]
-    time_ns: Annotated[int, Label(say("Time"), Unit.NS, detail=1)]
-    grid: Annotated[Shape, Label(say("Grid"), Unit.TRIPLE, detail=2)]
-    block: Annotated[Shape, Label(say("Block"), Unit.TRIPLE, detail=3)]
-
-
 class KernelsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.kernels/1"):
     """The kernels of the steady steps, the most time first; where the GPU was sampled, what they use of it."""
 
@@ -183,7 +98,7 @@ class KernelsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.kernels/1"
     """Only with --ncu."""
     compared: Annotated[tuple[ComparedRow, ...], Label(say("Samples vs Nsight Compute, by kernel"))]
     use: Annotated[tuple[KernelUseRow, ...], Label(say("GPU utilization by kernel and launch shape"))]
-    gpu_use: Annotated[tuple[GpuUseRow, ...], Label(say("GPU utilization on average"))]
+    gpu_use: Annotated[tuple[MeanUseRow, ...], Label(say("GPU utilization on average"))]
     sampling: tuple[SamplingRow, ...]
     roofline: tuple[SampledRoofline, ...] = ()
     """Kernels of each sampled GPU under its roofs, where its peaks are known."""
@@ -217,10 +132,11 @@ def kernels_answer(
     by_launch: bool = False,
 ) -> KernelsAnswer:
     """All GPUs; with `by_launch` every launch of one step of each."""
-    used, compared = sampled.sampled, sampled.against or []
+    used, devices = sampled.sampled, {device.gpu: device for _, device in steps}
     sentences = [told for use, stretches in used.values() for told in use_answer(use, stretches)]
     sentences = sentences or [told for overview, device in steps for told in kernel_sentences(overview, device)]
-    against = dict(zip(used, compared, strict=False))
+    against = dict(zip(used, sampled.against or [], strict=False))
+    gpus = [sampled_gpu(devices[gpu], use, against.get(gpu, ())) for gpu, use in used.items()]
     return KernelsAnswer(
         profile=name,
         zero_ns=steps[0][1].zero_ns,
@@ -230,15 +146,11 @@ def kernels_answer(
         not_sampled={str(gpu): use.reason for gpu, use in sampled.use.items() if isinstance(use, NotMeasured)},
         kernels=tuple(row for of_gpu in steps for row in _by_name(*of_gpu, families)),
         launches=tuple(row for of_gpu in steps for row in _launches(*of_gpu, families)) if by_launch else (),
-        agreement=tuple(
-            AgreementRow(gpu, metric, found.kernels, found.mean_error / 100, found.held_share, found.near_share)
-            for gpu, held in against.items()
-            for metric, found in agreements(held).items()
-        ),
-        compared=tuple(_compared(gpu, figure) for gpu, held in against.items() for figure in held),
-        use=tuple(_use_row(gpu, kernel, use) for gpu, use in used.items() for kernel in use[0].kernels),
-        gpu_use=tuple(row for gpu, use in used.items() for row in _gpu_use(gpu, use)),
-        sampling=tuple(_sampling(gpu, use) for gpu, use in used.items()),
+        agreement=tuple(row for gpu in gpus for row in gpu.agreement),
+        compared=tuple(row for gpu in gpus for row in gpu.compared),
+        use=tuple(row for gpu in gpus for row in gpu.kernels),
+        gpu_use=tuple(row for gpu in gpus for row in gpu.means),
+        sampling=tuple(gpu.sampling for gpu in gpus),
         roofline=tuple(
             roofline
             for gpu, use in used.items()
@@ -322,79 +234,3 @@ def _launches(
             grid=kernel.grid,
             block=kernel.block,
         )
-
-
-def _interval(figure: UseFigure) -> ShareInterval:
-    return ShareInterval(*(round(percent / 100, 4) for percent in (figure.percent, figure.low, figure.high)))
-
-
-def _use_row(gpu: int, kernel: KernelUse, use: SampledUse) -> KernelUseRow:
-    figures = {metric: _interval(figure) for metric, figure in kernel.figures.items()}
-    limit = kernel.occupancy_limit
-    return KernelUseRow(
-        gpu=gpu,
-        name=kernel.full_name,
-        launches=kernel.launches,
-        time_ns=kernel.time_ns,
-        share=share(kernel.time_ns, sum(other.time_ns for other in use[0].kernels)),
-        sm_active=figures.get(GpuMetric.SM_ACTIVE),
-        sm_issue=figures.get(GpuMetric.SM_ISSUE),
-        tensor=figures.get(GpuMetric.TENSOR),
-        warps=figures.get(GpuMetric.WARPS),
-        dram_read=figures.get(GpuMetric.DRAM_READ),
-        dram_write=figures.get(GpuMetric.DRAM_WRITE),
-        bound=kernel.use_class,
-        occupancy=kernel.occupancy,
-        occupancy_limit=None if limit is None else limit.share,
-        limited_by=None if limit is None else limit.limited_by,
-        grid=kernel.grid,
-        block=kernel.block,
-    )
-
-
-def _gpu_use(gpu: int, use: SampledUse) -> Iterator[GpuUseRow]:
-    stretches = use[1]
-    for over, means in (
-        (say("the window"), stretches.window),
-        (say("the steady steps"), stretches.steady),
-        (say("kernels"), stretches.busy),
-    ):
-        yield _means(gpu, over, means)
-
-
-def _means(gpu: int, over: str, means: Mapping[GpuMetric, float]) -> GpuUseRow:
-    shares = {
-        metric.value: round(means[metric] / 100, 4) if metric in means else None
-        for metric in GpuMetric
-        if metric is not GpuMetric.SM_CLOCK
-    }
-    clock = means.get(GpuMetric.SM_CLOCK)
-    return GpuUseRow(gpu=gpu, over=over, clock_hz=None if clock is None else round(clock), **shares)
-
-
-def _sampling(gpu: int, use: SampledUse) -> SamplingRow:
-    kernels, clock = use[0], use[1].clock
-    return SamplingRow(
-        gpu=gpu,
-        samples=kernels.samples,
-        period_ns=kernels.period_ns,
-        lag_ns=kernels.lag_ns,
-        lowest_hz=None if clock is None else round(clock.lowest_hz),
-        most_hz=None if clock is None else round(clock.most_hz),
-        highest_hz=None if clock is None else clock.highest_hz,
-    )
-
-
-def _compared(gpu: int, figure: CounterComparison) -> ComparedRow:
-    kernel = figure.kernel
-    return ComparedRow(
-        gpu=gpu,
-        name=kernel.full_name,
-        counter=figure.metric,
-        sampled=_interval(figure.sampled),
-        counted=round(figure.counted / 100, 4),
-        is_held=figure.is_held,
-        time_ns=kernel.time_ns,
-        grid=kernel.grid,
-        block=kernel.block,
-    )

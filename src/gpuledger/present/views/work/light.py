@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Annotated, Final
 
-from gpuledger.analyse.light.books import MOSTLY_KNOWN, PARTS, SOURCES, BusyTime, LightBooks, LightRow
+from gpuledger.analyse.light.books import PARTS, SOURCES, BusyTime, LightBooks, LightRow
 from gpuledger.analyse.light.kernel_light import LightSource
-from gpuledger.analyse.light.reachable import LightRoof
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
@@ -16,53 +14,13 @@ from gpuledger.messages import Message, say
 from gpuledger.present.charts.amounts import Bar, Part, stacked_bars
 from gpuledger.present.document import Chart
 from gpuledger.present.palette import line_tone
-from gpuledger.present.sheet import Cell, Column, Sheet, Unit, share_column
-from gpuledger.present.terms import TOTAL
+from gpuledger.present.row_sheets import row_sheet
+from gpuledger.present.sheet import Sheet
+from gpuledger.rows import Label, Row, Unit, share
 from gpuledger.units import count_text, share_text, time_text
 
-if TYPE_CHECKING:
-    from gpuledger.analyse.light.kernel_light import LitTime
-
-ROOFS: Final = {LightRoof.COMPUTE: say("arithmetic"), LightRoof.MEMORY: say("memory"), LightRoof.UNKNOWN: "-"}
-
-
-_LITTLE_KNOWN: Final = 10
-
-
-def lit_columns(
-    lit: Callable[[Any], LitTime | None], rows: Iterable[LitTime | None], whole_ns: int, steps: int, detail: int
-) -> tuple[Column, ...]:
-    """How much of a row's time is light, how much longer it took, and what that is known from; none where nothing is.
-
-    A narrow terminal does without them first where less than half of the time is known.
-    """
-    known = [found.known_ns for found in rows if found is not None]
-    if not known:
-        return ()
-    first = 0 if sum(known) > MOSTLY_KNOWN * whole_ns else _LITTLE_KNOWN
-    detail += first
-
-    def of_known(figure: Callable[[LitTime], Cell], otherwise: Cell = None) -> Callable[[Any], Cell]:
-        return lambda row: otherwise if (found := lit(row)) is None else figure(found)
-
-    return (
-        Column("light_percent", say("Light"), Unit.SHARE_PERCENT, of_known(lambda found: 100 * found.share), first),
-        Column(
-            "beyond_light_ns_per_step",
-            say("Beyond light"),
-            Unit.NS,
-            of_known(lambda found: found.beyond_ns // steps),
-            detail,
-            page_name=say("Beyond light, per step"),
-        ),
-        Column(
-            "light_source",
-            say("Light known from"),
-            Unit.TEXT,
-            of_known(lambda found: SOURCES[found.source], "-"),
-            detail + 1,
-        ),
-    )
+_LONGEST_NAME: Final = 4000
+"""Letters of a kernel's name: no compiler makes longer ones that are worth a page."""
 
 
 GPU_BOUND: Final = 0.8
@@ -162,42 +120,93 @@ def light_chart(device: Device, books: LightBooks) -> Chart:
     return Chart(partial(stacked_bars, title, title, bars), "light")
 
 
-def light_sheet(device: Device, books: LightBooks) -> Sheet:
-    """Compute by family, and what each was good for, per step."""
-    steps = device.step_count
+class FamilyLightRow(Row, frozen=True):
+    """Compute of one family and what it was good for, per step."""
 
-    def column(key: str, title: Message) -> Column:
-        return Column(key, title, Unit.NS, lambda row: getattr(row, key) // steps)
+    family: Annotated[str, Label(say("Family"))]
+    compute_ns: Annotated[int, Label(say("Compute"), Unit.NS, is_summed=True)]
+    light_ns: Annotated[int, Label(say("Light"), Unit.NS, is_summed=True)]
+    lost_ns: Annotated[int, Label(say("Lost"), Unit.NS, is_summed=True)]
+    avoidable_ns: Annotated[int, Label(say("Avoidable"), Unit.NS, is_summed=True)]
+    unknown_ns: Annotated[int, Label(say("Unknown"), Unit.NS, is_summed=True)]
+    light_share: Annotated[float | None, Label(say("Light"), Unit.SHARE)]
 
-    title = say("Compute at the speed of light, per step (by {source})", source=SOURCES[books.source])
+
+_SOURCE_WORDS: Final = {source.name.lower(): words for source, words in SOURCES.items()}
+_ROOF_WORDS: Final = {"compute": say("arithmetic"), "memory": say("memory"), "unknown": "-"}
+
+
+def _kernel_words(name: str) -> str:
+    return cut_label(label(name))
+
+
+class LitKernel(Row, frozen=True):
+    """The kernels of one name that one kind of operator launched, per step."""
+
+    kernel: Annotated[str, Label(say("Kernel"), words=_kernel_words)]
+    operator: Annotated[str | None, Label(say("Operator"), detail=1, unknown="-", words=cut_label)]
+    count: int
+    """In the steady steps."""
+    ns: Annotated[int, Label(say("Took"), Unit.NS)]
+    light_ns: Annotated[int | None, Label(say("Light"), Unit.NS)]
+    """null where it is not known."""
+    light_low_ns: int | None
+    light_high_ns: int | None
+    light_share: Annotated[float | None, Label(say("Light"), Unit.SHARE)]
+    source: Annotated[str, Label(say("Source"), words=_SOURCE_WORDS.__getitem__)]
+    """shapes, samples, ncu, launch or unknown."""
+    roof: Annotated[str, Label(say("Roof"), words=_ROOF_WORDS.__getitem__)]
+    """compute, memory or unknown."""
+
+
+def lit_kernels(books: LightBooks, steps: int) -> tuple[LitKernel, ...]:
+    """The kernels that take the most."""
+
+    def known(row: LightRow, amount_ns: int) -> int | None:
+        return None if row.source is LightSource.UNKNOWN else amount_ns // steps
+
+    return tuple(
+        LitKernel(
+            kernel=row.kernel[:_LONGEST_NAME],
+            operator=row.operator,
+            count=row.count,
+            ns=row.took_ns // steps,
+            light_ns=known(row, row.light_ns),
+            light_low_ns=known(row, row.low_ns),
+            light_high_ns=known(row, row.high_ns),
+            light_share=row.share,
+            source=row.source.name.lower(),
+            roof=row.roof.name.lower(),
+        )
+        for row in books.rows
+    )
+
+
+def light_sheets(device: Device, books: LightBooks) -> tuple[Sheet, Sheet]:
+    """Compute by family, and the kernels that take the most, each with its light."""
+    steps, source = device.step_count, SOURCES[books.source]
+    title = say("Compute at the speed of light, per step (by {source})", source=source)
     if device.steps is None:
-        title = say("Compute at the speed of light (by {source})", source=SOURCES[books.source])
-    columns = (
-        Column("family", say("Family"), Unit.TEXT, lambda row: getattr(row, "family", TOTAL)),
-        Column("compute_ns", say("Compute"), Unit.NS, lambda row: row.whole_ns // steps),
-        column("light_ns", say("Light")),
-        column("lost_ns", say("Lost")),
-        column("avoidable_ns", say("Avoidable")),
-        column("unknown_ns", say("Unknown")),
-        share_column("light_percent", say("Light"), "light_ns", "whole_ns"),
+        title = say("Compute at the speed of light (by {source})", source=source)
+    families = [
+        FamilyLightRow(
+            family=part.family,
+            compute_ns=part.whole_ns // steps,
+            light_ns=part.light_ns // steps,
+            lost_ns=part.lost_ns // steps,
+            avoidable_ns=part.avoidable_ns // steps,
+            unknown_ns=part.unknown_ns // steps,
+            light_share=share(part.light_ns, part.whole_ns),
+        )
+        for part in books.families
+    ]
+    kernels, fields = (
+        lit_kernels(books, steps),
+        ("kernel", "ns", "light_ns", "light_share", "roof", "source", "operator"),
     )
-    return Sheet.of("light", title, columns, books.families, foot=(books.whole,))
-
-
-def kernels_sheet(device: Device, books: LightBooks) -> Sheet:
-    """The kernels that take the most, each with its light."""
-    steps = device.step_count
-
-    def known(row: LightRow, amount: int) -> int | None:
-        return None if row.source is LightSource.UNKNOWN else amount // steps
-
-    columns = (
-        Column("kernel", say("Kernel"), Unit.TEXT, lambda row: cut_label(label(row.kernel))),
-        Column("took_ns", say("Took"), Unit.NS, lambda row: row.took_ns // steps),
-        Column("light_ns", say("Light"), Unit.NS, lambda row: known(row, row.light_ns)),
-        share_column("light_percent", say("Light"), "share"),
-        Column("roof", say("Roof"), Unit.TEXT, lambda row: ROOFS[row.roof]),
-        Column("source", say("Source"), Unit.TEXT, lambda row: SOURCES[row.source]),
-        Column("operator", say("Operator"), Unit.TEXT, lambda row: row.operator or "-", detail=1, shorten=cut_label),
+    return (
+        row_sheet("light", title, FamilyLightRow, families),
+        row_sheet(
+            "light_kernels", say("Kernels and their light, the longest first"), LitKernel, kernels, fields=fields
+        ),
     )
-    return Sheet.of("light_kernels", say("Kernels and their light, the longest first"), columns, books.rows)

@@ -15,26 +15,26 @@ from typing import Annotated, Final
 from msgspec import Struct
 
 from gpuledger.analyse.kernels.ncu_plan import LITTLE, NcuPlan, PlannedKernel
-from gpuledger.analyse.kernels.step_kernels import LEVELS, KernelMatch, MatchedTimeline
-from gpuledger.answers.kernels import MatchedAnswer
+from gpuledger.analyse.kernels.step_kernels import LEVELS, KernelMatch, KernelTally, MatchedTimeline, timeline_tally
+from gpuledger.analyse.roofline.judgement import kernels
+from gpuledger.answers.kernels import JudgedKernels
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import joined, say
 from gpuledger.present import document as doc
-from gpuledger.present.row_sheets import row_sheet
-from gpuledger.present.sheet import Column, Sheet
+from gpuledger.present.row_sheets import row_from, row_sheet
+from gpuledger.present.terms import BOUNDS
 from gpuledger.present.views.answer import Answer, health_rows
 from gpuledger.present.views.work.ncu_kernels import (
-    SEVERITY_WORDS,
+    LIMITERS,
+    KernelSeverity,
     bound_text,
     counts_points,
     depth_lines,
-    figure_share,
     ncu_kernel_row,
     ncu_kernels_sheet,
-    severity_cell,
 )
-from gpuledger.rows import Gpu, Label, Row, Unit, share
+from gpuledger.rows import Gpu, Label, LabelledCode, Row, Unit, share
 from gpuledger.trace.model import Note, NotMeasured, Severity
 from gpuledger.units import count_text, share_text, time_text
 
@@ -101,34 +101,27 @@ def plan_answer(
     notes: Sequence[Note],
 ) -> NcuPlanAnswer:  # fmt: skip
     """The plan in words; `profile` as the user called it."""
-    return NcuPlanAnswer(
+    return row_from(
+        NcuPlanAnswer,
+        *(cost, plan),
         profile=name,
         sentences=(_plan_verdict(plan), *_plan_remarks(plan, cost, len(commands), notes)),
         health=health_rows(notes),
-        gpu=plan.gpu,
-        steps=plan.steps,
         step_ns=plan.steady_ns // plan.steps,
-        coverage_share=plan.coverage_share,
         kernels_share=plan.replayable_share,
-        is_worthwhile=plan.is_worthwhile,
         commands=tuple(commands),
         reports=tuple(reports),
-        launches=cost.launches,
-        passes=cost.passes,
         expected_seconds=round(cost.seconds, 3),
         next=shlex.join(["gpuledger", "report", profile, *(f"--ncu={report}" for report in reports)]),
         kernels=tuple(
-            PlannedRow(
+            row_from(
+                PlannedRow,
+                kernel,
                 gpu=plan.gpu,
-                name=kernel.name,
                 launches=kernel.count / plan.steps,
                 time_ns=kernel.ns // plan.steps,
                 share=share(kernel.ns, plan.kernel_ns),
                 step_share=kernel.ns / plan.steady_ns,
-                left_out=kernel.left_out,
-                grid=kernel.grid,
-                block=kernel.block,
-                function=kernel.function,
                 range=kernel.place,
             )
             for kernel in plan.kernels
@@ -206,16 +199,17 @@ def _left_out(plan: NcuPlan, kernels: Sequence[PlannedKernel], reason: str) -> s
     return f"{what}: {reason}."
 
 
-LEVEL_WORDS: Final = {
-    "order": say("order"),
-    "range": say("range"),
-    "shape": say("shape"),
-    "size": say("other size"),
-    "name": say("other shape"),
-    "function": say("other variant"),
-    "none": say("none"),
-}
-"""How well a profiled launch matches, as tables say it."""
+class MatchLevel(LabelledCode):
+    """How well a profiled launch matches, the best first."""
+
+    ORDER = "order", say("order")
+    RANGE = "range", say("range")
+    SHAPE = "shape", say("shape")
+    SIZE = "size", say("other size")
+    NAME = "name", say("other shape")
+    FUNCTION = "function", say("other variant")
+    NONE = "none", say("none")
+
 
 MEANS: Final = {
     "order": say("name, shape and place in the sequence"),
@@ -233,38 +227,127 @@ CLOCKS: Final = say(
     "times."
 )
 
-_Numbered = tuple[int, KernelMatch]
-"""A kernel of the step, and its place in the order of execution."""
+
+class ProfiledLaunch(Struct, frozen=True):
+    """A launch in a report of Nsight Compute."""
+
+    file: str
+    order: int
+    """Position among the launches of its file."""
+
+
+class StepKernelRow(Row, frozen=True, kw_only=True):
+    """Like kernels of a GPU's steady steps, and what the profiled launch that speaks for them says."""
+
+    number: Annotated[int, Label("#", Unit.ID, meaning="by the order of execution")]
+    severity: Annotated[KernelSeverity, Label(say("Severity"))]
+    name: Annotated[str, Label(say("Kernel"), words=label)]
+    calls: Annotated[float, Label(say("Calls"), Unit.MEAN, meaning="per step")]
+    per_step_ns: Annotated[int, Label(say("Time"), Unit.NS, meaning="per step")]
+    time_ns: Annotated[int, Label(say("Time"), Unit.NS, meaning="in all steady steps")]
+    share: Annotated[float, Label(say("Share"), Unit.SHARE, meaning="of compute")]
+    match: Annotated[MatchLevel, Label(say("Match"))]
+    bound: Annotated[str | None, Label(say("Bound by"), words=BOUNDS.__getitem__)] = None
+    limiter: Annotated[str | None, Label(say("Limiter"), words=LIMITERS.__getitem__)] = None
+    roof_share: Annotated[float | None, Label(say("Of roof"), Unit.SHARE, unknown="-")] = None
+    saving_per_step_ns: Annotated[int, Label(say("Saves per step"), Unit.NS, meaning="at 90 % of its nearest roof")]
+    saving_ns: Annotated[int, Label(say("Saves"), Unit.NS, meaning="in all steady steps")]
+    saving_share: Annotated[float, Label(say("Share of step"), Unit.SHARE, detail=2, meaning="that it would save")]
+    range: Annotated[tuple[str, ...], Label(say("Range"), detail=1)]
+    grid: Annotated[tuple[int, int, int], Label(say("Grid"), Unit.TRIPLE)]
+    block: Annotated[tuple[int, int, int], Label(say("Block"), Unit.TRIPLE)]
+    in_layer: bool
+    is_too_short: bool
+    """Whether a call takes no longer than starting and ending a kernel does."""
+    launch: ProfiledLaunch | None
+
+
+_OVERVIEW: Final = ("number", "name", "calls", "per_step_ns", "share", "match", "roof_share", "range")
+_BOTTLENECKS: Final = ("number", "severity", "name", "bound", "limiter", "saving_per_step_ns", "saving_share")
+
+
+class StepKernels(Struct, frozen=True):
+    """The kernels of one GPU's steady steps."""
+
+    gpu: int
+    coverage_share: float
+    """Of compute time, in kernels matched by order, range or shape."""
+    levels: dict[str, float]
+    """The share of compute time matched at each level."""
+    unused_launches: int
+    layers: int
+    counts: KernelTally
+    kernels: tuple[StepKernelRow, ...]
+
+
+def step_kernels(matched: MatchedTimeline, device: Device) -> StepKernels:
+    """Every kernel of the step with its match, in the order of execution."""
+    return StepKernels(
+        gpu=device.gpu,
+        coverage_share=matched.coverage,
+        levels={level: matched.share_at(level) for level in LEVELS},
+        unused_launches=len(matched.unused),
+        layers=matched.overview.layers,
+        counts=timeline_tally(matched),
+        kernels=_rows(matched, device),
+    )
+
+
+def _rows(matched: MatchedTimeline, device: Device) -> tuple[StepKernelRow, ...]:
+    return tuple(_row(number, match, device) for number, match in enumerate(matched.matches, 1))
+
+
+def _row(number: int, match: KernelMatch, device: Device) -> StepKernelRow:
+    kernel, launch, steps = match.entry, match.launch, device.step_count
+    verdict = launch.verdict if launch is not None and match.covered else None
+    return row_from(
+        StepKernelRow,
+        *(kernel, match, *(() if verdict is None else (verdict,))),
+        number=number,
+        severity=KernelSeverity(match.severity),
+        calls=kernel.calls / steps,
+        per_step_ns=kernel.time_ns // steps,
+        match=MatchLevel(match.level),
+        saving_per_step_ns=match.saving_ns // steps,
+        saving_share=match.saving_ns / max(device.steady_ns, 1),
+        range=kernel.place,
+        launch=None if launch is None else ProfiledLaunch(launch.launch.file, launch.launch.order),
+    )
 
 
 def integrated_blocks(matched: MatchedTimeline, device: Device) -> list[doc.Block]:
     """Everything between the ledger and what to do."""
-    answer = MatchedAnswer(matched, device)
-    blocks = list(_overview(answer))
-    if answer.tally.kernels:
-        blocks.append(counts_points(answer.tally))
-    blocks += _in_depth(answer)
-    if ranked := [(place, match) for place, match in _ranked(matched) if match.severity not in ("none", "unknown")]:
-        blocks += [doc.Heading(say("Bottlenecks by severity")), doc.SheetBlock(_bottlenecks_sheet(ranked, device))]
+    rows, tally = _rows(matched, device), timeline_tally(matched)
+    ranked = sorted(
+        (pair for pair in zip(rows, matched.matches, strict=True) if pair[1].covered),
+        key=lambda pair: (-pair[0].saving_ns, -pair[0].share),
+    )
+    severe = [row for row, _ in ranked if row.severity not in (KernelSeverity.NONE, KernelSeverity.UNKNOWN)]
+    blocks = [*_overview(matched, rows, device), *([counts_points(tally)] if tally.kernels else [])]
+    blocks += _in_depth(ranked, device)
+    if severe:
+        title = say("Bottlenecks by severity")
+        sheet = row_sheet("bottlenecks", title, StepKernelRow, severe, fields=_BOTTLENECKS)
+        blocks += [doc.Heading(title), doc.SheetBlock(sheet)]
     if matched.unused:
-        judged = answer.not_here
+        judged = JudgedKernels(kernels(matched.unused))
         not_here = [ncu_kernel_row(judged, kernel) for kernel in judged.kernels]
         blocks += [doc.Heading(say("Profiled, but not in these steps")), doc.SheetBlock(ncu_kernels_sheet(not_here))]
     return blocks
 
 
-def _overview(answer: MatchedAnswer) -> Iterator[doc.Block]:
-    matched, device = answer.matched, answer.device
+def _overview(matched: MatchedTimeline, rows: Sequence[StepKernelRow], device: Device) -> Iterator[doc.Block]:
     per = say("Kernels of a step, in execution order")
     yield doc.Heading(per if device.steps is not None else say("Kernels of the window, in execution order"))
     yield doc.Paragraph(_coverage(matched))
     layers = matched.overview.layers
-    for inside, group in groupby(enumerate(matched.matches, 1), key=lambda numbered: numbered[1].entry.in_layer):
+    for inside, group in groupby(rows, key=lambda row: row.in_layer):
         if layers and inside:
             yield doc.Heading(say("In each of {layers} layers (times summed over all)", layers=count_text(layers)), 3)
         elif layers:
             yield doc.Heading(say("Outside the layers"), 3)
-        yield doc.SheetBlock(_overview_sheet(list(group), device))
+        title = say("Kernels of a step")
+        yield doc.SheetBlock(row_sheet("kernels_of_a_step", title, StepKernelRow, list(group), fields=_OVERVIEW))
     if matched.overview.other_ns:
         rest = share_text(matched.overview.other_ns / matched.overview.time_ns)
         yield doc.Paragraph(say("{share} of compute is in graphs whose kernels were not recorded.", share=rest))
@@ -288,67 +371,41 @@ def _coverage(matched: MatchedTimeline) -> str:
     return say("{first} {then}", first=covered, then=left)
 
 
-def _overview_sheet(numbered: Sequence[_Numbered], device: Device) -> Sheet:
-    def roof(row: _Numbered) -> str:
-        match = row[1]
-        return figure_share(match.launch.verdict.roof_share) if match.launch and match.covered else "-"
-
-    columns = (
-        Column("number", "#", Unit.FIGURE, lambda row: str(row[0])),
-        Column("kernel", say("Kernel"), Unit.TEXT, lambda row: label(row[1].entry.name)),
-        Column("calls", say("Calls"), Unit.FIGURE, lambda row: _calls_text(row[1].entry.calls, device)),
-        Column("time", say("Time"), Unit.FIGURE, lambda row: time_text(row[1].entry.time_ns // device.step_count)),
-        Column("share", say("Share"), Unit.FIGURE, lambda row: share_text(row[1].share)),
-        Column("match", say("Match"), Unit.TEXT, lambda row: LEVEL_WORDS[row[1].level]),
-        Column("roof", say("Of roof"), Unit.FIGURE, roof),
-        Column("place", say("Range"), Unit.TEXT, lambda row: " > ".join(row[1].entry.place), detail=1),
-    )
-    return Sheet.of("kernels_of_a_step", say("Kernels of a step"), columns, numbered)
-
-
-def _calls_text(calls: int, device: Device, *, in_words: bool = False) -> str:
+def _calls_text(calls: int, device: Device) -> str:
     """How many a step; where it is less than one, how many in all: never a fraction."""
     is_often = calls >= device.step_count
     number = round(calls / device.step_count) if is_often else calls
-    amount = count_text(number)
-    if in_words:
-        amount = say("one call") if number == 1 else say("{count} calls", count=amount)
+    amount = say("one call") if number == 1 else say("{count} calls", count=count_text(number))
     if is_often:
         return amount
     return say("{amount} in {steps} steps", amount=amount, steps=count_text(device.step_count))
 
 
-def _ranked(matched: MatchedTimeline) -> list[_Numbered]:
-    covered = [(place, match) for place, match in enumerate(matched.matches, 1) if match.covered]
-    return sorted(covered, key=lambda numbered: (-numbered[1].saving_ns, -numbered[1].share))
-
-
-def _in_depth(answer: MatchedAnswer) -> Iterator[doc.Block]:
-    device, ranked = answer.device, _ranked(answer.matched)
+def _in_depth(ranked: Sequence[tuple[StepKernelRow, KernelMatch]], device: Device) -> Iterator[doc.Block]:
     yield doc.Heading(say("Kernels in depth, largest saving first"))
     if not ranked:
         yield doc.Paragraph(
             say("No kernel here was profiled; `gpuledger kernels PROFILE -- COMMAND` shows which are worth it.")
         )
-    for place, match in ranked:
+    for row, match in ranked:
         if match.launch is None:
             continue
         title = say(
             "{number}. {kernel}: {bound}, severity {severity}",
-            number=place,
+            number=row.number,
             kernel=cut_label(label(match.entry.name)),
             bound=bound_text(match.launch),
-            severity=SEVERITY_WORDS[match.severity],
+            severity=row.severity.label,
         )
         amounts = {
-            "time": time_text(match.entry.time_ns // device.step_count),
-            "calls": _calls_text(match.entry.calls, device, in_words=True),
-            "saving": time_text(match.saving_ns // device.step_count),
+            "time": time_text(row.per_step_ns),
+            "calls": _calls_text(match.entry.calls, device),
+            "saving": time_text(row.saving_per_step_ns),
         }
         saves = say("{time} per step in {calls}; at its nearest roof it would save {saving}", **amounts)
         if isinstance(match.headroom, NotMeasured):
             saves = say("{time} per step in {calls}; what it would save at a roof is not known", **amounts)
-        elif match.is_too_short:
+        elif row.is_too_short:
             saves = say(
                 "{time} per step in {calls}: each is about as short as a kernel gets, whatever its roof; fused into "
                 "another kernel it would save up to {time}",
@@ -357,25 +414,3 @@ def _in_depth(answer: MatchedAnswer) -> Iterator[doc.Block]:
         elif match.launch.verdict.is_by_waste:
             saves = say("{time} per step in {calls}; with coalesced accesses it would save {saving}", **amounts)
         yield doc.Points(title, (saves, *depth_lines(match.launch, match.judged)))
-
-
-def _bottlenecks_sheet(ranked: Sequence[_Numbered], device: Device) -> Sheet:
-    whole_ns = device.steady_ns
-
-    def bound(row: _Numbered) -> str:
-        return "-" if row[1].launch is None else bound_text(row[1].launch)
-
-    columns = (
-        Column("number", "#", Unit.FIGURE, lambda row: str(row[0])),
-        Column("severity", say("Severity"), Unit.TEXT, lambda row: severity_cell(row[1].severity)),
-        Column("kernel", say("Kernel"), Unit.TEXT, lambda row: label(row[1].entry.name)),
-        Column("bound", say("Bound by"), Unit.TEXT, bound),
-        Column(
-            "saves",
-            say("Saves per step"),
-            Unit.FIGURE,
-            lambda row: say("too short") if row[1].is_too_short else time_text(row[1].saving_ns // device.step_count),
-        ),
-        Column("of_step", say("Share of step"), Unit.FIGURE, lambda row: share_text(row[1].saving_ns / whole_ns)),
-    )
-    return Sheet.of("bottlenecks", say("Bottlenecks by severity"), columns, ranked)

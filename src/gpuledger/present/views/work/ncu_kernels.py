@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Final
 
-from msgspec.structs import replace
-
 from gpuledger.analyse.kernels.step_kernels import HALF, HITS, PEAKS, ROOF, KernelTally
-from gpuledger.analyse.roofline.judgement import SEVERITIES, JudgedKernel, JudgedLaunch
+from gpuledger.analyse.roofline.judgement import JudgedKernel, JudgedLaunch
 from gpuledger.analyse.roofline.roofs import Roof, RooflinePoint, Roofs
-from gpuledger.analyse.roofline.verdict import FIGURE_NAMES, Figure
+from gpuledger.analyse.roofline.verdict import FIGURE_NAMES
 from gpuledger.answers.kernels import JudgedKernels
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
-from gpuledger.present.row_sheets import row_sheet
-from gpuledger.present.sheet import Sheet, Term, plain
+from gpuledger.present.row_sheets import known, row_from, row_sheet
+from gpuledger.present.sheet import Sheet
 from gpuledger.present.terms import BOUNDS, made_at, made_line
 from gpuledger.present.views.answer import Answer, health_rows
-from gpuledger.rows import Label, Row, Spread, Unit, share
+from gpuledger.rows import Label, LabelledCode, Row, Spread, Unit, share
 from gpuledger.trace.model import NotMeasured, Severity
 from gpuledger.units import bytes_text, count_text, share_text, time_text
 
@@ -52,15 +50,16 @@ LIMITERS: Final = {
     "unmeasured": say("not collected"),
 }
 
-SEVERITY_WORDS: Final = {
-    "high": say("high"),
-    "medium": say("medium"),
-    "low": say("low"),
-    "none": say("none"),
-    "unknown": say("unknown"),
-}
-_SEVERITY_BADGES: Final = {"high": "bad", "medium": "warn"}
-_SEVERITY_ORDER: Final = (*(name for name, _ in SEVERITIES), "none", "unknown")
+
+class KernelSeverity(LabelledCode):
+    """How much of the time a kernel would save, the most first."""
+
+    HIGH = "high", say("high"), "bad"
+    MEDIUM = "medium", say("medium"), "warn"
+    LOW = "low", say("low")
+    NONE = "none", say("none")
+    UNKNOWN = "unknown", say("unknown")
+
 
 CLOCKS: Final = say(
     "Times here are Nsight Compute's: it replays each kernel in isolation, with caches flushed "
@@ -68,28 +67,15 @@ CLOCKS: Final = say(
     "report PROFILE --ncu=FILE`)."
 )
 _RATE: Final = "dram_bytes_per_s"
-_FOR_PROGRAMS: Final = 7
-"""From this detail on, columns are for programs."""
-
-
-def severity_cell(level: str) -> Term:
-    """How much a kernel has to gain, in a table."""
-    return Term(SEVERITY_WORDS[level], SEVERITY_WORDS[level], badge=_SEVERITY_BADGES.get(level, ""))
+_FOR_PEOPLE: Final = (
+    *("name", "launches", "time_ns", "share", "bound", "limiter", "roof_share", "saving_ns", "severity"),
+    *("dram_bytes_per_s", "occupancy_share", "grid", "block"),
+)
 
 
 def bound_text(judged: JudgedLaunch) -> str:
     """What limits it, in two words."""
     return say("{bound}: {limiter}", bound=BOUNDS[judged.verdict.bound], limiter=LIMITERS[judged.verdict.limiter])
-
-
-def figure_share(value: Figure) -> str:
-    """A share, or that it is not known."""
-    return "-" if isinstance(value, NotMeasured) else share_text(value)
-
-
-def rate_text(value: Figure) -> str:
-    """Bytes per second, or that it is not known."""
-    return "-" if isinstance(value, NotMeasured) else f"{bytes_text(round(value))}/s"
 
 
 Shape = tuple[int, int, int]
@@ -106,7 +92,7 @@ class NcuKernelRow(Row, frozen=True):
     limiter: Annotated[str, Label(say("Limiter"), words=LIMITERS.__getitem__)]
     roof_share: Annotated[float | None, Label(say("Of roof"), Unit.SHARE, meaning="how much of the nearest it reaches")]
     saving_ns: Annotated[int | None, Label(say("Saves"), Unit.NS, detail=2, meaning="at 90 % of its nearest roof")]
-    severity: Annotated[str, Label(say("Severity"), detail=1, words=SEVERITY_WORDS.__getitem__)]
+    severity: Annotated[KernelSeverity, Label(say("Severity"), detail=1)]
     dram_bytes_per_s: Annotated[Spread | None, Label(say("DRAM bandwidth"), Unit.BYTES_PER_S, detail=3)]
     occupancy_share: Annotated[Spread | None, Label(say("Occupancy"), Unit.SHARE, detail=4)]
     grid: Annotated[Shape | None, Label(say("Grid"), Unit.TRIPLE, detail=5)]
@@ -221,7 +207,7 @@ class NcuKernelsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.ncukern
                 "{kernel}: {bound}, severity {severity}",
                 kernel=cut_label(label(kernel.name)),
                 bound=say("{bound}: {limiter}", bound=BOUNDS[kernel.bound], limiter=LIMITERS[kernel.limiter]),
-                severity=SEVERITY_WORDS[kernel.severity],
+                severity=kernel.severity.label,
             )
             yield doc.Points(heading, kernel.depth)
         for sentence in (*self.sentences[1:], made_line()):
@@ -274,71 +260,37 @@ def ncu_kernels_answer(judged: JudgedKernels) -> NcuKernelsAnswer:
 
 def ncu_kernels_sheet(rows: Sequence[NcuKernelRow]) -> Sheet:
     """For people, without the figures that only programs want."""
-    sheet = row_sheet("kernels", say("Kernels"), NcuKernelRow, rows)
-    kept = [place for place, column in enumerate(sheet.columns) if column.detail < _FOR_PROGRAMS]
-    return replace(
-        sheet,
-        columns=tuple(sheet.columns[place] for place in kept),
-        rows=tuple(tuple(row[place] for place in kept) for row in sheet.rows),
-        foot=tuple(tuple(row[place] for place in kept) for row in sheet.foot),
-    )
+    return row_sheet("kernels", say("Kernels"), NcuKernelRow, rows, fields=_FOR_PEOPLE)
 
 
 def ncu_kernel_row(judged: JudgedKernels, kernel: JudgedKernel) -> NcuKernelRow:
     """A kernel as its typical launch has it, with its figures over all."""
     typical = kernel.typical
     verdict, figures = typical.verdict, typical.figures
-    return NcuKernelRow(
-        name=kernel.name,
+    return row_from(
+        NcuKernelRow,
+        *(kernel, verdict, figures),
         launches=len(kernel.launches),
         time_ns=kernel.duration_ns,
         share=share(kernel.duration_ns, judged.total_ns),
-        bound=verdict.bound,
-        limiter=verdict.limiter,
-        roof_share=plain(verdict.roof_share),
-        saving_ns=plain(kernel.saving_ns),
-        severity=judged.severity(kernel),
-        grid=kernel.grid,
-        block=kernel.block,
-        waves=plain(figures.waves),
+        severity=KernelSeverity(judged.severity(kernel)),
         wasted_share=None if verdict.wasted is None else verdict.wasted.share,
-        headroom=plain(kernel.headroom),
-        pipes=dict(figures.pipes),
-        stalls=dict(figures.stalls),
         orders=tuple(launch.launch.order for launch in kernel.launches),
-        because=verdict.because,
         depth=tuple(depth_lines(typical, kernel)),
-        **{key: plain(kernel.spread(key)) for key in FIGURE_NAMES},
+        **{key: known(kernel.spread(key)) for key in FIGURE_NAMES},
     )
 
 
 def _launch_row(judged: JudgedKernels, launch: JudgedLaunch, severity: str) -> NcuLaunchRow:
-    profiled, verdict, figures = launch.launch, launch.verdict, launch.figures
-    return NcuLaunchRow(
-        file=profiled.file,
-        order=profiled.order,
-        name=profiled.name,
-        grid=profiled.grid,
-        block=profiled.block,
-        device=profiled.device,
-        context=profiled.context,
-        stream=profiled.stream,
-        nvtx=tuple(profiled.nvtx),
-        time_ns=plain(figures.duration_ns),
+    verdict, figures = launch.verdict, launch.figures
+    return row_from(
+        NcuLaunchRow,
+        *(launch, launch.launch, verdict, figures),
+        time_ns=known(figures.duration_ns),
         share=share(launch.duration_ns, judged.total_ns),
-        dram_bytes_per_s=plain(figures.dram_bytes_per_s),
-        figures=plain(figures.shares),
-        waves=plain(figures.waves),
-        pipes=dict(figures.pipes),
-        bound=verdict.bound,
-        limiter=verdict.limiter,
-        roof_share=plain(verdict.roof_share),
-        headroom=plain(verdict.headroom),
+        figures={name: known(figure) for name, figure in figures.shares.items()},
         wasted_share=None if verdict.wasted is None else verdict.wasted.share,
-        because=verdict.because,
         severity=severity,
-        unreliable=figures.unreliable,
-        advice=launch.advice,
         roofline=launch.points,
     )
 
@@ -395,7 +347,7 @@ def _figure_lines(kernel: JudgedKernel) -> list[str]:
     for key in shown:
         if isinstance(spread := kernel.spread(key), NotMeasured):
             continue
-        text = rate_text if key == _RATE else share_text
+        text = _rate_text if key == _RATE else share_text
         parts = {"figure": FIGURE_NAMES[key], "value": text(spread.mean)}
         if key == _RATE and isinstance(peak, Spread):
             parts["value"] = say("{rate}, {share} of the peak", rate=text(spread.mean), share=share_text(peak.mean))
@@ -419,8 +371,7 @@ def counts_points(counts: KernelTally) -> doc.Points:
         )
         for bound, limits in counts.limits.items()
     ]
-    severities = counts.severities
-    severe = ((SEVERITY_WORDS[name], severities[name]) for name in _SEVERITY_ORDER if name in severities)
+    severe = ((level.label, counts.severities[level]) for level in KernelSeverity if level in counts.severities)
     items = [
         say("bottlenecks: {kinds}", kinds=joined(say(", "), kinds)),
         say("severity: {kinds}", kinds=_counted(severe)),
@@ -436,7 +387,11 @@ def counts_points(counts: KernelTally) -> doc.Points:
     return doc.Points(say("Kernels in numbers"), tuple(items))
 
 
-def _counted(counts: Iterable[tuple[Message, int]]) -> Message:
+def _rate_text(bytes_per_s: float) -> str:
+    return f"{bytes_text(round(bytes_per_s))}/s"
+
+
+def _counted(counts: Iterable[tuple[str, int]]) -> Message:
     return joined(say(", "), [say("{what} {count}", what=what, count=count_text(count)) for what, count in counts])
 
 

@@ -7,10 +7,12 @@ read; titles tell the source.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Annotated, Any, Final
+
+from msgspec import Struct
 
 from gpuledger.analyse.roofline.verdict import LOW_OCCUPANCY
-from gpuledger.analyse.utilization.against_counters import CounterComparison
+from gpuledger.analyse.utilization.against_counters import CounterComparison, agreement
 from gpuledger.analyse.utilization.kernel_use import (
     AT_A_ROOF,
     CLASSES,
@@ -19,16 +21,23 @@ from gpuledger.analyse.utilization.kernel_use import (
     UseFigure,
     UseOfKernels,
 )
-from gpuledger.analyse.utilization.stretches import Clock, ComputeSplit, SampledUse, TimeByClass, UseOfStretches
-from gpuledger.answers.kernels import UseAnswer, agreements
-from gpuledger.catalog.gpu_metrics import MEMORY, OF_KERNELS, VAGUE, GpuMetric
+from gpuledger.analyse.utilization.stretches import (
+    Clock,
+    ComputeSplit,
+    SampledUse,
+    TimeByClass,
+    UseOfStretches,
+    compute_split,
+)
+from gpuledger.catalog.gpu_metrics import MEMORY, OF_KERNELS, GpuMetric
 from gpuledger.catalog.kernel_families import family
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.document import Block, Heading, Paragraph, SheetBlock
-from gpuledger.present.sheet import Column, Sheet, Unit
-from gpuledger.present.terms import TOTAL
+from gpuledger.present.row_sheets import row_from, row_sheet
+from gpuledger.present.sheet import Sheet
+from gpuledger.rows import Gpu, Label, Row, ShareInterval, Unit, share
 from gpuledger.units import count_text, share_text, time_text
 
 NAMES: Final = {
@@ -79,7 +88,6 @@ RESOURCES: Final = {
     "blocks": say("blocks per SM"),
 }
 """What limits how many warps of a kernel a multiprocessor holds."""
-_DETAIL: Final = {GpuMetric.SM_ISSUE: 4, GpuMetric.WARPS: 3}
 _TOP: Final = 5
 """Kernels that a report shows; `gpuledger kernels` has all."""
 _MOST_FAMILIES: Final = 2
@@ -98,26 +106,224 @@ _IN_A_REPORT: Final = (
 )
 
 
+Shape = tuple[int, int, int]
+
+
+class KernelUseRow(Row, frozen=True):
+    """What kernels of one name and launch shape use of the GPU while they run, from samples; null: not sampled."""
+
+    gpu: Gpu
+    name: Annotated[str, Label(say("Kernel"), shorten=label)]
+    launches: Annotated[int, Label(say("Launches"), Unit.COUNT, detail=1)]
+    time_ns: Annotated[int, Label(say("Time"), Unit.NS)]
+    per_step_ns: Annotated[int | None, Label(say("Per step"), Unit.NS, detail=5, meaning="null: there are no steps")]
+    share: Annotated[float | None, Label(say("Share"), Unit.SHARE, detail=1, meaning="of kernel time")]
+    sm_active: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.SM_ACTIVE], Unit.SHARE)]
+    sm_issue: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.SM_ISSUE], Unit.SHARE, detail=4)]
+    tensor: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.TENSOR], Unit.SHARE)]
+    warps: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.WARPS], Unit.SHARE, detail=3)]
+    dram_read: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.DRAM_READ], Unit.SHARE)]
+    dram_write: Annotated[ShareInterval | None, Label(NAMES[GpuMetric.DRAM_WRITE], Unit.SHARE)]
+    dram: Annotated[ShareInterval | None, Label("DRAM", Unit.SHARE, detail=8, meaning="read and written together")]
+    bound: Annotated[UseClass, Label(say("Bound by"), detail=2, words=CLASS_LIMITS.__getitem__)]
+    occupancy: Annotated[
+        float | None,
+        Label(say("Occupancy"), Unit.SHARE, detail=5, meaning="of the warps that active multiprocessors have room for"),
+    ]
+    occupancy_limit: Annotated[
+        float | None, Label(say("Occupancy limit"), Unit.SHARE, detail=5, meaning="what the launch allows")
+    ]
+    limited_by: Annotated[str | None, Label(say("Limited by"), detail=5, words=RESOURCES.__getitem__)]
+    grid: Annotated[Shape, Label(say("Grid"), Unit.TRIPLE, detail=6)]
+    block: Annotated[Shape, Label(say("Block"), Unit.TRIPLE, detail=7)]
+
+
+class MeanUseRow(Row, frozen=True):
+    """Means of a GPU's samples over some of the time, or over a step, idle time included; null: not sampled."""
+
+    gpu: Gpu
+    over: Annotated[str | None, Label(say("Over"), meaning="null: one step")]
+    step: Annotated[int | None, Label(say("Step"), Unit.ID)]
+    start_ns: Annotated[int | None, Label(say("Start"), Unit.INSTANT_NS, detail=3)]
+    end_ns: Annotated[int | None, Label(say("End"), Unit.INSTANT_NS, detail=3)]
+    sm_active: Annotated[float | None, Label(NAMES[GpuMetric.SM_ACTIVE], Unit.SHARE)]
+    sm_issue: Annotated[float | None, Label(NAMES[GpuMetric.SM_ISSUE], Unit.SHARE, detail=2)]
+    tensor: Annotated[float | None, Label(NAMES[GpuMetric.TENSOR], Unit.SHARE)]
+    warps: Annotated[float | None, Label(NAMES[GpuMetric.WARPS], Unit.SHARE, detail=2)]
+    dram_read: Annotated[float | None, Label(NAMES[GpuMetric.DRAM_READ], Unit.SHARE)]
+    dram_write: Annotated[float | None, Label(NAMES[GpuMetric.DRAM_WRITE], Unit.SHARE)]
+    dram: Annotated[float | None, Label("DRAM", Unit.SHARE, meaning="where reads and writes were not sampled apart")]
+    pcie_in: Annotated[float | None, Label(NAMES[GpuMetric.PCIE_IN], Unit.SHARE, detail=1)]
+    pcie_out: Annotated[float | None, Label(NAMES[GpuMetric.PCIE_OUT], Unit.SHARE, detail=1)]
+    gpu_active: Annotated[float | None, Label(say("GPU active"), Unit.SHARE, detail=3)]
+    clock_mhz: Annotated[int | None, Label(say("Clock (MHz)"), Unit.COUNT, detail=2)]
+
+
+class SamplingRow(Row, frozen=True):
+    """How a GPU was sampled, and its clock while kernels ran."""
+
+    gpu: int
+    samples: int
+    period_ns: int
+    lag_ns: int
+    """How long after its stamp the period of a sample ends."""
+    lowest_hz: int | None
+    """One sample in a hundred is lower."""
+    most_hz: int | None
+    """One sample in a hundred is higher."""
+    highest_hz: int | None
+    """What the GPU can have."""
+
+
+class AgreementRow(Row, frozen=True):
+    """How far samples of a counter agree with what Nsight Compute counted of the same kernels."""
+
+    gpu: Gpu
+    counter: Annotated[GpuMetric, Label(say("Counter"), words=NAMES.__getitem__)]
+    kernels: Annotated[int, Label(say("Kernels"), Unit.COUNT)]
+    error: Annotated[float, Label(say("Mean error by time"), Unit.SHARE, meaning="without sign, as a part of the peak")]
+    held_share: Annotated[
+        float, Label(say("In interval"), Unit.SHARE, meaning="kernels whose interval holds what was counted")
+    ]
+    near_share: Annotated[
+        float | None,
+        Label(say("Within 5 points"), Unit.SHARE, detail=1, meaning="of kernels over 10 us; null: there are none"),
+    ]
+
+
+class ComparedRow(Row, frozen=True):
+    """A counter of kernels of one name and shape: from samples, and as Nsight Compute counted it."""
+
+    gpu: Gpu
+    name: Annotated[str, Label(say("Kernel"), shorten=label)]
+    counter: Annotated[GpuMetric, Label(say("Counter"), words=NAMES.__getitem__)]
+    sampled: Annotated[ShareInterval, Label(say("Samples"), Unit.SHARE)]
+    counted: Annotated[float, Label("ncu", Unit.SHARE)]
+    is_held: Annotated[bool, Label(say("In interval"))]
+    time_ns: Annotated[int, Label(say("Time"), Unit.NS, detail=1)]
+    grid: Annotated[Shape, Label(say("Grid"), Unit.TRIPLE, detail=2)]
+    block: Annotated[Shape, Label(say("Block"), Unit.TRIPLE, detail=3)]
+
+
+class UseClassRow(Row, frozen=True):
+    """Compute that uses the GPU in one way."""
+
+    use: Annotated[UseClass, Label(say("Utilization"), words=CLASS_WORDS.__getitem__)]
+    share: Annotated[float | None, Label(say("of compute"), Unit.SHARE, is_summed=True)]
+    time_ns: Annotated[int, Label(say("Time"), Unit.NS, meaning="per step", is_summed=True)]
+    families: Annotated[tuple[str, ...], Label(say("mostly"), detail=1, separator=", ")]
+
+
+class SampledGpu(Struct, frozen=True):
+    """What samples of one GPU's counters say of it."""
+
+    sampling: SamplingRow
+    means: tuple[MeanUseRow, ...]
+    steps: tuple[MeanUseRow, ...]
+    """Each step, warm-up included."""
+    kernels: tuple[KernelUseRow, ...]
+    """Of the steady steps, the most time first."""
+    agreement: tuple[AgreementRow, ...]
+    """Only with --ncu."""
+    compared: tuple[ComparedRow, ...]
+    """Only with --ncu."""
+
+
 def _whole_ns(kernels: Sequence[KernelUse]) -> int:
     return sum(kernel.time_ns for kernel in kernels)
 
 
-def figure_text(figure: UseFigure | None) -> Message | None:
-    """A number in percent, or its interval where that is wide; None where it was not sampled."""
-    if figure is None:
-        return None
-    if figure.high - figure.low > VAGUE:
-        return say("{low} to {high} %", low=round(figure.low), high=round(figure.high))
-    return say("{percent} %", percent=round(figure.percent))
+def sampled_gpu(device: Device, use: SampledUse, held: tuple[CounterComparison, ...] = ()) -> SampledGpu:
+    """All rows about one GPU; `held` is what Nsight Compute counted of the same kernels."""
+    kernels, stretches = use
+    clock, gpu = stretches.clock, device.gpu
+    return SampledGpu(
+        row_from(
+            SamplingRow,
+            kernels,
+            lowest_hz=None if clock is None else round(clock.lowest_hz),
+            most_hz=None if clock is None else round(clock.most_hz),
+            highest_hz=None if clock is None else clock.highest_hz,
+        ),
+        means=(
+            _means(gpu, stretches.window, say("the window")),
+            _means(gpu, stretches.steady, say("the steady steps")),
+            _means(gpu, stretches.busy, say("kernels")),
+        ),
+        steps=step_uses(device, stretches),
+        kernels=tuple(_kernel_use(device, kernel, _whole_ns(kernels.kernels)) for kernel in kernels.kernels),
+        agreement=agreement_rows(gpu, held),
+        compared=tuple(
+            row_from(
+                ComparedRow,
+                *(figure, figure.kernel),
+                gpu=gpu,
+                name=figure.kernel.full_name,
+                counter=figure.metric,
+                sampled=_interval(figure.sampled),
+                counted=round(figure.counted / 100, 4),
+            )
+            for figure in held
+        ),
+    )
 
 
-def _text_column(metric: GpuMetric) -> Column:
-    return Column(
-        metric,
-        NAMES[metric],
-        Unit.FIGURE,
-        lambda kernel: figure_text(kernel.figures.get(metric)),
-        _DETAIL.get(metric, 0),
+def step_uses(device: Device, stretches: UseOfStretches) -> tuple[MeanUseRow, ...]:
+    """Means of each step, warm-up included."""
+    return tuple(
+        _means(device.gpu, means, None, number, (span.start_ns - device.zero_ns, span.end_ns - device.zero_ns))
+        for number, (span, means) in enumerate(stretches.steps)
+    )
+
+
+def agreement_rows(gpu: int, held: tuple[CounterComparison, ...]) -> tuple[AgreementRow, ...]:
+    """A row for each counter that was sampled and counted."""
+    of_metrics = ((metric, agreement(held, metric)) for metric in OF_KERNELS)
+    return tuple(
+        AgreementRow(gpu, metric, found.kernels, found.mean_error / 100, found.held_share, found.near_share)
+        for metric, found in of_metrics
+        if found is not None
+    )
+
+
+def _means(
+    gpu: int,
+    means: Mapping[GpuMetric, float],
+    over: str | None = None,
+    step: int | None = None,
+    span: tuple[int | None, int | None] = (None, None),
+) -> MeanUseRow:
+    shares: dict[str, Any] = {
+        metric.value: round(means[metric] / 100, 4) if metric in means else None
+        for metric in GpuMetric
+        if metric is not GpuMetric.SM_CLOCK
+    }
+    clock = means.get(GpuMetric.SM_CLOCK)
+    clock_mhz = None if clock is None else round(clock / 1e6)
+    return MeanUseRow(gpu, over, step, *span, clock_mhz=clock_mhz, **shares)
+
+
+def _interval(figure: UseFigure) -> ShareInterval:
+    return ShareInterval(*(round(percent / 100, 4) for percent in (figure.percent, figure.low, figure.high)))
+
+
+def _kernel_use(device: Device, kernel: KernelUse, whole_ns: int) -> KernelUseRow:
+    figures = dict.fromkeys(map(str, OF_KERNELS)) | {
+        str(of): _interval(figure) for of, figure in kernel.figures.items()
+    }
+    figures["dram"] = None if kernel.dram is None else _interval(kernel.dram)
+    limit = kernel.occupancy_limit
+    return row_from(
+        KernelUseRow,
+        kernel,
+        gpu=device.gpu,
+        name=kernel.full_name,
+        per_step_ns=None if device.steps is None else kernel.time_ns // device.step_count,
+        share=share(kernel.time_ns, whole_ns),
+        **figures,
+        bound=kernel.use_class,
+        occupancy_limit=None if limit is None else limit.share,
+        limited_by=None if limit is None else limit.limited_by,
     )
 
 
@@ -238,7 +444,7 @@ def _clock_sentence(clock: Clock) -> Message | None:
 def use_blocks(device: Device, use: SampledUse) -> list[Block]:
     """How compute uses the GPU: a sentence, the split, what it is on average, and the kernels with the most time."""
     kernels, stretches = use
-    split = UseAnswer(device, use).split
+    split = compute_split(device, kernels.class_of_row)
     if not split.steady:
         return []
     title = say("GPU utilization during compute, per step") if device.steps else say("GPU utilization during compute")
@@ -274,47 +480,29 @@ def _split_sentence(times: TimeByClass) -> Message:
 
 
 def _split_sheet(device: Device, split: ComputeSplit) -> Sheet:
-    """A row per class, per step; the foot is compute."""
-    times, steps = split.steady_total, device.step_count
-    whole = sum(times.values())
-    return Sheet.of(
-        f"use_split_gpu{device.gpu}",
-        say("GPU {gpu} utilization during compute", gpu=device.gpu),
-        (
-            Column("use", say("Utilization"), Unit.TEXT, lambda name: CLASS_WORDS[name]),
-            Column("share", say("of compute"), Unit.FIGURE, lambda name: share_text(times[name] / whole)),
-            Column("time", say("Time"), Unit.FIGURE, lambda name: time_text(times[name] // steps)),
-            Column("families", say("mostly"), Unit.TEXT, lambda name: _families(split, name), detail=1),
-        ),
-        [name for name in CLASSES if times[name]],
-        foot=({"use": TOTAL, "share": share_text(1.0), "time": time_text(whole // steps)},),
-    )
-
-
-def _families(split: ComputeSplit, name: UseClass) -> Message:
-    """The families with the most time of a class."""
-    by_family = sorted(((times[name], line.family) for line, times in split.steady.items()), reverse=True)
-    whole = sum(time for time, _ in by_family)
-    largest = [
-        say("{family} {percent} %", family=family, percent=round(100 * time / whole))
-        for time, family in by_family[:_MOST_FAMILIES]
-        if time
+    """A row per class, per step; they sum to compute."""
+    times, by_family = split.steady_total, {line.family: times for line, times in split.steady.items()}
+    rows = [
+        UseClassRow(
+            use=name,
+            share=share(times[name], sum(times.values())),
+            time_ns=times[name] // device.step_count,
+            families=tuple(
+                sorted((each for each in by_family if by_family[each][name]), key=lambda each: -by_family[each][name])
+            )[:_MOST_FAMILIES],
+        )
+        for name in CLASSES
+        if times[name]
     ]
-    return joined(say(", "), largest)
+    return row_sheet("use_split", say("GPU utilization during compute"), UseClassRow, rows)
 
 
 def _top_sheet(device: Device, use: UseOfKernels) -> Sheet:
     """A few kernels; `gpuledger kernels` has all of them, and all of their counters."""
-    whole_ns, steps = _whole_ns(use.kernels), device.step_count
-    columns = (
-        Column("kernel", say("Kernel"), Unit.TEXT, lambda kernel: label(kernel.full_name)),
-        Column("time", say("Time"), Unit.FIGURE, lambda kernel: time_text(kernel.time_ns // steps)),
-        Column("share", say("Share"), Unit.FIGURE, lambda kernel: share_text(kernel.time_ns / whole_ns), detail=1),
-        Column("class", say("Bound by"), Unit.TEXT, lambda kernel: CLASS_LIMITS[kernel.use_class]),
-        *map(_text_column, (GpuMetric.SM_ACTIVE, GpuMetric.TENSOR)),
-        Column("dram", say("DRAM"), Unit.FIGURE, lambda kernel: figure_text(kernel.dram)),
-    )
-    return Sheet.of(f"use_gpu{use.gpu}", say("Kernels with the most time"), columns, use.kernels[:_TOP])
+    whole_ns, time = _whole_ns(use.kernels), "time_ns" if device.steps is None else "per_step_ns"
+    rows = [_kernel_use(device, kernel, whole_ns) for kernel in use.kernels[:_TOP]]
+    fields = ("name", time, "share", "bound", "sm_active", "tensor", "dram")
+    return row_sheet("use", say("Kernels with the most time"), KernelUseRow, rows, fields=fields)
 
 
 def _means_sentence(device: Device, stretches: UseOfStretches) -> Message:
@@ -340,22 +528,10 @@ def against_sentence(held: tuple[CounterComparison, ...]) -> Message:
     )
 
 
-def summary_blocks(held: tuple[CounterComparison, ...]) -> list[Block]:
+def summary_blocks(gpu: int, held: tuple[CounterComparison, ...]) -> list[Block]:
     """What agrees with Nsight Compute and what does not, by counter; nothing where no kernel is in both."""
     if not held:
         return []
-    sentence = against_sentence(held)
-    title = say("Samples vs Nsight Compute")
-    columns = (
-        Column("counter", say("Counter"), Unit.TEXT, lambda row: NAMES[row[0]]),
-        Column("kernels", say("Kernels"), Unit.FIGURE, lambda row: count_text(row[1].kernels)),
-        Column(
-            "mean_error",
-            say("Mean error by time"),
-            Unit.FIGURE,
-            lambda row: say("{points} points", points=f"{row[1].mean_error:.1f}"),
-        ),
-        Column("held", say("In interval"), Unit.FIGURE, lambda row: share_text(row[1].held_share)),
-    )
-    by_counter = Sheet.of("against_ncu", title, columns, agreements(held).items())
-    return [Heading(title), Paragraph(sentence), SheetBlock(by_counter)]
+    title, rows = say("Samples vs Nsight Compute"), agreement_rows(gpu, held)
+    sheet = row_sheet("agreement", title, AgreementRow, rows, fields=("counter", "kernels", "error", "held_share"))
+    return [Heading(title), Paragraph(against_sentence(held)), SheetBlock(sheet)]
