@@ -46,7 +46,7 @@ from support.traces.rank_traces import generator
 
 DLRM = ROOT.parent / "shared/corpus/torch/facebookresearch+param__et_replay__tests__inputs__dlrm_kineto.tar.gz"
 RANKS, STEPS, LATE = 4, 5, 2
-own_summarise = run.summarise
+own_summary = run.summarize_rank
 
 
 @pytest.fixture(scope="module")
@@ -197,32 +197,32 @@ def marked(what: str) -> bool:
 def dies_once(profile: Profile, **options: object) -> run.ProfileOutcome:
     if "rank0002" in profile.name and marked("died"):
         os.kill(os.getpid(), signal.SIGKILL)
-    return own_summarise(profile, **options)  # type: ignore[arg-type]
+    return own_summary(profile, **options)  # type: ignore[arg-type]
 
 
 def dies_always(profile: Profile, **options: object) -> run.ProfileOutcome:
     if "rank0002" in profile.name:
         os.kill(os.getpid(), signal.SIGKILL)
-    return own_summarise(profile, **options)  # type: ignore[arg-type]
+    return own_summary(profile, **options)  # type: ignore[arg-type]
 
 
 def sleeps(profile: Profile, **options: object) -> run.ProfileOutcome:
     marked("sleeping")
     time.sleep(60)
-    return own_summarise(profile, **options)  # type: ignore[arg-type]
+    return own_summary(profile, **options)  # type: ignore[arg-type]
 
 
 def test_a_worker_killed_in_the_middle_changes_nothing(
     ranks: Path, serial: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FLEET_MARKS", str(tmp_path))
-    monkeypatch.setattr(run, "summarise", dies_once)
+    monkeypatch.setattr(run, "summarize_rank", dies_once)
     assert printed(ranks, "--workers=2", "--format=json") == serial
     assert (tmp_path / "died").exists()
 
 
 def test_a_profile_that_kills_its_workers_is_named(ranks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "summarise", dies_always)
+    monkeypatch.setattr(run, "summarize_rank", dies_always)
     document = json.loads(printed(ranks, "--workers=2", "--format=json"))
     assert len(document["ranks"]) == RANKS - 1
     [failed] = document["failed"]
@@ -233,7 +233,7 @@ def test_a_profile_that_kills_its_workers_is_named(ranks: Path, monkeypatch: pyt
 def test_interrupting_ends_the_workers(ranks: Path, tmp_path: Path) -> None:
     psutil = pytest.importorskip("psutil")
     code = "from gpuledger.cli.main import main; from gpuledger.jobs import run; import test_fleet; "
-    code += "run.summarise = test_fleet.sleeps; main()"
+    code += "run.summarize_rank = test_fleet.sleeps; main()"
     path = os.pathsep.join([str(Path(__file__).parent), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
     started = subprocess.Popen(
         [sys.executable, "-c", code, "fleet", str(ranks), "--workers=2"],
@@ -423,7 +423,7 @@ def test_nothing_of_a_profile_stays_with_the_worker(ranks: Path, decode: Path, u
             gc.set_debug(debug)
             gc.disable()
             try:
-                outcome = run.summarise(
+                outcome = run.summarize_rank(
                     Profile(str(path), path.name), Selection(), DEFAULT_LIMITS, own_version(), 1_000
                 )
                 gc.collect()

@@ -149,14 +149,6 @@ def test_two_gpus_of_a_published_profile_are_two_ranks(tmp_path: Path) -> None:
 # By hand
 
 
-def test_who_is_late_is_told_from_one_profile(tmp_path: Path) -> None:
-    path = export(tmp_path / "all.sqlite", *((100 + rank, rank, steps(40 * (rank == 2))) for rank in range(4)))
-    document = printed(path)
-    assert labels(document) == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
-    assert [row["rank"] for row in document["stragglers"]] == ["GPU 2"]
-    assert [row["matched"] for row in document["ranks"]] == [4] * 4
-
-
 def test_one_process_may_be_several_ranks(tmp_path: Path) -> None:
     path = export(tmp_path / "all.sqlite", (100, 0, steps()), (100, 1, steps(30)), (200, 1, steps(10)))
     split_by_rank(path, tmp_path / "split")

@@ -6,11 +6,11 @@ are merged, so that the result does not depend on who was done first.
 
 from __future__ import annotations
 
-import functools
 import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpuledger.analyse.ranks.job import Job, job
-from gpuledger.analyse.ranks.rank import RankSummary, RankTrace, rank_places, rank_summary, rank_traces
+from gpuledger.analyse.ranks.rank import RankSummary, rank_places, rank_summary, rank_traces
 from gpuledger.errors import GpuledgerError, NothingRecorded, ToolFailed
 from gpuledger.jobs import cluster
 from gpuledger.limits import DEFAULT_LIMITS, Limits
@@ -181,8 +181,8 @@ def fleet(
     profiles, broken = job_profiles(given, limits)
     total = len(profiles) + len(broken)
     per_profile = -(-operations // max(len(profiles), 1))
-    task = functools.partial(
-        summarise, wanted=wanted, limits=limits, expected=own_version(), operations=per_profile, phases=phases
+    task = partial(
+        summarize_rank, wanted=wanted, limits=limits, expected=own_version(), operations=per_profile, phases=phases
     )
     outcomes = done_by(task, profiles, scheduler=scheduler, count=count, tell=tell)
     failed = [*broken, *(part for outcome in outcomes for part in outcome if isinstance(part, Failed))]
@@ -260,7 +260,7 @@ def worker_count(profiles: int, largest_bytes: int) -> int:
     return max(min(resources.usable_cores(), profiles, by_memory), 1)
 
 
-def summarise(
+def summarize_rank(
     profile: Profile, wanted: Selection, limits: Limits, expected: str, operations: int = 0, *, phases: bool = False
 ) -> ProfileOutcome:
     """What a profile's ranks contribute to the job; runs on a worker, and raises nothing."""
@@ -270,15 +270,14 @@ def summarise(
         with in_time(profile.name, limits):
             trace = open_trace(profile.address, only=NEEDED, limits=limits)
             each = -(-operations // max(len(rank_places(trace, wanted.families)), 1))
-            return tuple(_summary(part, profile.name, each, phases=phases) for part in rank_traces(trace, wanted))
+            outcome: list[RankSummary | Failed] = []
+            for part in rank_traces(trace, wanted):
+                try:
+                    rank = partial(rank_summary, name=part.name, place=part.place, operations=each, phases=phases)
+                    outcome.append(rank(part.trace, profile.name, part.wanted))
+                except Exception as error:  # as for a profile
+                    failed = failure(profile.name, error)
+                    outcome.append(replace(failed, profile=f"{part.name} of {profile.name}") if part.name else failed)
+            return tuple(outcome)
     except Exception as error:  # any profile may be broken in a new way, and the others are none the worse for it
         return (failure(profile.name, error),)
-
-
-def _summary(part: RankTrace, profile: str, operations: int, *, phases: bool) -> RankSummary | Failed:
-    rank = functools.partial(rank_summary, part.trace, profile, part.wanted, name=part.name, place=part.place)
-    try:
-        return rank(operations=operations, phases=phases)
-    except Exception as error:  # as for a profile
-        failed = failure(profile, error)
-        return replace(failed, profile=f"{part.name} of {profile}") if part.name else failed

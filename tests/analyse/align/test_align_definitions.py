@@ -256,7 +256,7 @@ def test_a_table_is_cut_into_forwards_by_what_its_main_kernels_have_in_common() 
     mock = mock_from_table(table(("gemm", 12, 9_600), ("flash", 6, 1_200), ("init", 1, 5)), AUTO, None)
     assert (mock.forwards, mock.ordered, mock.is_whole) == (6, False, True)
     assert [(kernel.name, kernel.time_ns) for kernel in mock.kernels] == [("gemm", 800)] * 2 + [("flash", 200)]
-    assert mock.notes[1].endswith("init (1)")
+    assert mock.notes[1].endswith("of the forwards: init (1)")
     assert mock_from_table(table(("gemm", 12, 9_600)), AUTO, 3).forwards == 3
     model = model_from_table(table(("gemm", 40, 40_000), ("flash", 20, 20), ("other", 2, 9)), AUTO, mock, None)
     assert (model.forwards, model.is_whole, len(model.kernels)) == (20, False, 3)
@@ -266,3 +266,15 @@ def test_a_table_is_cut_into_forwards_by_what_its_main_kernels_have_in_common() 
         model_from_table(table(("other", 2, 9)), AUTO, mock, None)
     with pytest.raises(NothingRecorded, match="no kernels in cuda_gpu_kern_sum"):
         mock_from_table(table(("gemm", 0, 0)), AUTO, None)
+
+
+def test_where_one_side_has_no_order_names_alone_make_pairs() -> None:
+    found = aligned(operation("act gemm", ordered=False), "gemm act")
+    assert [(row.level, row.moved) for row in found.sides.rows] == [("exact", False)] * 2
+    assert [row.moved for row in aligned("act gemm", "gemm act").sides.rows].count(True) == 1
+
+
+@pytest.mark.parametrize(("ours", "theirs", "told"), [("A", "B", True), ("A", "A", False), ("", "B", False)])
+def test_gpus_that_differ_are_remarked_on(ours: str, theirs: str, told: bool) -> None:
+    found = aligned(operation("gemm", gpu_name=ours), operation("gemm", gpu_name=theirs))
+    assert any("GPUs differ" in note for note in found.notes) == told

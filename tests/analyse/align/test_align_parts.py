@@ -68,11 +68,6 @@ def test_another_kernel_in_the_same_place_stands_beside_it() -> None:
     ]
 
 
-def test_shapes_decide_between_kernels_of_one_name() -> None:
-    ours, theirs = kernels("gemm:8 add"), kernels("gemm:4 add gemm:8 add")
-    assert places(ours, theirs) == [(None, 0), (None, 1), (0, 2), (1, 3)]
-
-
 def test_a_kernel_at_another_place_is_moved_and_not_missing() -> None:
     assert lines("a_copy gemm flash norm", "gemm flash norm a_copy") == [
         "gemm gemm exact",

@@ -8,13 +8,11 @@ from msgspec.structs import replace
 
 from gpuledger import Trace
 from gpuledger.analyse.diff.baseline import baseline_content, read_baseline
-from gpuledger.analyse.diff.compare import compare, use_changes
+from gpuledger.analyse.diff.compare import use_changes
 from gpuledger.analyse.diff.from_trace import side_of
 from gpuledger.analyse.diff.run_side import RunSide, RunUse, pool_runs
 from gpuledger.analyse.utilization.kernel_use import UseFigure
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.present.views.compare.diff import diff_answer
-from gpuledger.present.writers import write
 from gpuledger.selection import Selection
 from support.traces.diff_sides import kernel, side
 from support.traces.sampled_traces import SM_ACTIVE, TENSOR, in_turn, sampled
@@ -36,23 +34,12 @@ def changed(before: RunSide, after: RunSide) -> list[float]:
     return [round(change.points) for change in use_changes(before, after) or ()]
 
 
-def test_a_change_lies_outside_both_intervals() -> None:
-    assert changed(with_use(used(50)), with_use(used(60))) == [10]
-    assert changed(with_use(used(50)), with_use(used(51))) == []
-    assert changed(with_use(used(50)), with_use(used(60, 30))) == []  # 50 is in the interval of 60
-
-
 def test_kernels_that_share_a_name_are_not_compared() -> None:
     """Two lambdas whose namespaces were left out: which is which nobody knows."""
     twice = with_use(used(50), used(90))
     assert changed(twice, twice) == []
     qualified = with_use(used(70, name="at::native::gemm"))
     assert changed(with_use(used(50)), qualified) == [20]  # by the name without its namespaces
-
-
-def test_without_samples_on_a_side_nothing_is_compared() -> None:
-    assert use_changes(with_use(), with_use(used(50))) is None
-    assert compare(with_use(), with_use(used(50))).use is None
 
 
 @given(st.floats(0, 100), st.floats(0, 100), st.floats(0, 50), st.floats(0, 50))
@@ -68,13 +55,6 @@ def test_runs_of_one_side_are_taken_together_and_baselines_keep_it() -> None:
     assert both.busy_clock_hz == 1.6e9
     again = read_baseline(baseline_content(both), "both")
     assert again.use == both.use
-
-
-def test_people_see_it_with_the_clock() -> None:
-    found = compare(with_use(used(50), clock_hz=1.4e9), with_use(used(60), clock_hz=1.9e9))
-    text = write(diff_answer(found).document(), "text", width=80)
-    assert "gemm    tensor   50.0 %  60.0 %" in text
-    assert "The SM clock while kernels ran differs: 1,400 MHz before, 1,900 MHz after" in " ".join(text.split())
 
 
 def test_a_trace_with_samples_brings_its_use() -> None:

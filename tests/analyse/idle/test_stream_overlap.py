@@ -28,19 +28,6 @@ def pdl() -> Path:
     return plain(ROOT / "captures" / "nsys" / "pdl.tar.xz")
 
 
-def test_what_begins_early_on_a_stream_is_counted_once() -> None:
-    found = overlap_of(trace("s0: 0-10 a", "s0: 6-20 b", "s0: 8-12 c", "s0: 20-30 d", "s1: 0-30 e"))
-    assert (found.kernels, found.in_graphs, found.overlap_ns) == (2, 0, 8)
-    assert [(pair.before, pair.name, pair.count, pair.overlap_ns) for pair in found.pairs] == [
-        ("a", "b", 1, 4),
-        ("b", "c", 1, 4),
-    ]
-
-
-def test_streams_beside_each_other_are_no_overlap_of_one() -> None:
-    assert overlap_of(trace("s0: 0-10", "s1: 0-10", "s0: 10-20")).kernels == 0
-
-
 @pytest.mark.parametrize(("name", "early"), [("dependent", True), ("serial", False)])
 def test_dependent_launches_of_a_real_program(pdl: Path, name: str, early: bool) -> None:
     """Each consumer begins some 10 us before its producer ends, if its launch allows it."""

@@ -205,7 +205,7 @@ def test_what_one_rank_waits_is_not_measured_and_not_zero() -> None:
     assert phase_waits(silent, device, None) == NotMeasured("no communication kernel was recorded")
 
 
-def test_the_verb_prints_one_answer_in_every_format(unpacked: Callable[[str], Path], tmp_path: Path) -> None:
+def test_the_phases_of_an_answer_sum_to_its_steps(unpacked: Callable[[str], Path]) -> None:
     path = unpacked("experts_grouped.sqlite")
     document = json.loads(gpuledger("ranges", path, "--format=json").stdout)
     schema_of("ranges").validate(document)
@@ -217,14 +217,6 @@ def test_the_verb_prints_one_answer_in_every_format(unpacked: Callable[[str], Pa
     assert 18 * sum(row["length_ns"] for row in layers) == pytest.approx(whole if layers else 0)
     assert [row["phase"] for row in phases][:4] == ["router", "dispatch", "expert_gemm", "combine"]
     assert "phase_waits" in document["not_measured"]
-    text = gpuledger("ranges", path, COLUMNS="80").stdout
-    assert max(map(len, text.splitlines())) <= 80
-    assert "mostly inside dispatch" in text
-    csv = gpuledger("ranges", path, "--format=csv")
-    assert f"0,idle,{rest[0]}," in csv.stdout
-    page = tmp_path / "phases.html"
-    assert gpuledger("ranges", path, "-o", page).exit_code == 0
-    assert "expert_gemm" in page.read_text()
 
 
 def test_where_no_name_tells_all_work_is_of_no_phase_and_that_is_said(tmp_path: Path) -> None:

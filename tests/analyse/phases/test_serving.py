@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger import build_report
 from gpuledger.analyse.phases.serving import Serving, StepModel, non_negative, serving
 from gpuledger.catalog.batches import UNKNOWN, Batch, batch_of, scheduler_part
 from gpuledger.catalog.range_names import is_dalis
@@ -217,15 +216,6 @@ def test_tokens_a_second_are_those_of_the_engines_own_clock(tmp_path: Path) -> N
     assert 0 <= batches[0]["start_ns"] < batches[-1]["end_ns"] < 1e9  # counted from where GPU work starts
     doing = {row["doing"] for row in answer["between_steps"]}
     assert {"scheduling", "sampling", "detokenizing", "preparing inputs"} <= doing
-
-
-def test_what_is_shown(made: tuple[Trace, Serving]) -> None:
-    text = " ".join(steps(made[0], gpu_hour_price=2.0).to_text(width=120).split())
-    assert text.startswith("GPU 0: 60 steps of vLLM")
-    assert "60 steps of vLLM" in text
-    assert "R² 1.000" in text
-    assert "a million decode tokens cost" in text
-    assert "60 steps of vLLM" in build_report(made[0], "made").to_text(width=120)
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -183,12 +183,6 @@ def test_a_summary_travels(given: list[RankSummary]) -> None:
 # Hostile
 
 
-def test_a_name_that_stands_for_several_groups_matches_nothing() -> None:
-    groups = (Group("tp", (), 2),)
-    found = job([rank(at, "0-50 all_reduce in tp", groups=groups) for at in range(4)])
-    assert (found.lanes, codes(found)["collectives-unmatched"]) == ((), 4)
-
-
 def test_absurd_sizes_give_no_numbers() -> None:
     groups = (Group("g", (), 10**18),)
     found = job([rank(at, "0-50 all_gather 200000000000000 B in g", groups=groups) for at in range(3)])

@@ -454,7 +454,13 @@ def _latency(sides: SideBySide, tier: Tier, known: KnownDifferences) -> AlignChe
     answer = _answer(LATENCY, items, known, figures, time_text(mock), beside, set_aside)
     if verdict in (PASS, UNDECIDED) or not answer.evidence:
         return answer
-    return replace(answer, evidence=(*answer.evidence, *_largest_changes(rows, mock - e2e), *_spread(sides)))
+    spread, known_spreads = list[str](), [side.spread_ns for side in both if side.spread_ns is not None]
+    if len(known_spreads) == len(both):
+        ours, theirs = (
+            say("{start} to {end}", start=time_text(low), end=time_text(high)) for low, high in known_spreads
+        )
+        spread.append(say("P10 to P90 of the forwards: {mock} in the mock, {e2e} in the model", mock=ours, e2e=theirs))
+    return replace(answer, evidence=(*answer.evidence, *_largest_changes(rows, mock - e2e), *spread))
 
 
 def _ratio(
@@ -558,14 +564,6 @@ def _largest_changes(rows: Sequence[AlignRow], difference: int) -> list[str]:
         for kernel, mock, e2e in parts[:NAMED]
         if difference and (mock - e2e) / difference > 0
     ]
-
-
-def _spread(sides: SideBySide) -> list[str]:
-    spreads = [side.spread_ns for side in (sides.mock, sides.e2e) if side.spread_ns is not None]
-    if len(spreads) < 2:
-        return []
-    mock, e2e = (say("{start} to {end}", start=time_text(low), end=time_text(high)) for low, high in spreads)
-    return [say("P10 to P90 of the forwards: {mock} in the mock, {e2e} in the model", mock=mock, e2e=e2e)]
 
 
 def _graph(sides: SideBySide, known: KnownDifferences) -> AlignCheck:

@@ -113,10 +113,13 @@ def changes(pairs: Iterable[KernelPair], steps_before: int, steps_after: int) ->
             for kernels, steps in ((pair.before, steps_before), (pair.after, steps_after))
         )
         calls, each_ns = (old[0], new[0]), (old[1], new[1])
-        if all(calls) and not _is_restructured(pair, calls, each_ns):
-            split = (*_by_calls_and_time(old, new), 0.0)
-        else:
-            split = (0.0, 0.0, new[0] * new[1] - old[0] * old[1])
+        split = (0.0, 0.0, new[0] * new[1] - old[0] * old[1])
+        if all(calls):
+            # of another launch shape, few large kernels may do what many small ones did, or the reverse
+            fewer, longer = calls[0] / calls[1], (each_ns[1] + 1) / (each_ns[0] + 1)
+            is_another = min(fewer, longer) > ABOUT_AS_OFTEN or max(fewer, longer) * ABOUT_AS_OFTEN < 1
+            if pair.level in SAME_SHAPE or not is_another:
+                split = (*_by_calls_and_time(old, new), 0.0)
         changed.append(TimeChange(pair, calls, each_ns, *split))
     return tuple(changed)
 
@@ -129,13 +132,6 @@ def _rates(calls: int, time_ns: int, steps: int) -> tuple[float, float]:
 def _by_calls_and_time(old: tuple[float, float], new: tuple[float, float]) -> tuple[float, float]:
     """The change of a product, by each of its factors: the other is taken at its mean."""
     return (new[0] - old[0]) * (old[1] + new[1]) / 2, (new[1] - old[1]) * (old[0] + new[0]) / 2
-
-
-def _is_restructured(pair: KernelPair, calls: tuple[float, float], each_ns: tuple[float, float]) -> bool:
-    """Whether launch shapes are not the same, and few large kernels do what many small ones did, or the reverse."""
-    fewer, longer = calls[0] / calls[1], (each_ns[1] + 1) / (each_ns[0] + 1)
-    grew = min(fewer, longer) > ABOUT_AS_OFTEN
-    return pair.level not in SAME_SHAPE and (grew or max(fewer, longer) * ABOUT_AS_OFTEN < 1)
 
 
 def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tuple[DiffPart, ...]:
@@ -249,23 +245,18 @@ def use_changes(before: RunSide, after: RunSide) -> tuple[UseChange, ...] | None
     """What the same kernels surely use more or less of the GPU, most time first; None where a side was not sampled."""
     if not before.use or not after.use:
         return None
-    changed = []
-    for old, new in _same_kernels(before.use, after.use):
+    changed, pairs, olds, news = list[UseChange](), list[tuple[RunUse, RunUse]](), before.use, after.use
+    for spelling in ("canonical", "bare"):
+        old_by_key, new_by_key = _alone(olds, spelling), _alone(news, spelling)
+        pairs += [(old_by_key[key], new_by_key[key]) for key in new_by_key if key in old_by_key]
+        olds = tuple(kernel for key, kernel in old_by_key.items() if key not in new_by_key)
+        news = tuple(kernel for key, kernel in new_by_key.items() if key not in old_by_key)
+    for old, new in sorted(pairs, key=lambda pair: -pair[1].time_ns):
         for metric in OF_KERNELS:
             one, other = (kernel.figures.get(metric.value) for kernel in (old, new))
             if one is not None and other is not None and not one.holds(other.percent) and not other.holds(one.percent):
                 changed.append(UseChange(old, new, metric, one, other))
     return tuple(changed)
-
-
-def _same_kernels(before: Sequence[RunUse], after: Sequence[RunUse]) -> list[tuple[RunUse, RunUse]]:
-    """Kernels that are on both sides, the most time first."""
-    pairs = list[tuple[RunUse, RunUse]]()
-    for spelling in ("canonical", "bare"):
-        old, new = _alone(before, spelling), _alone(after, spelling)
-        pairs += [(old[key], new[key]) for key in new if key in old]
-        before, after = ([one[key] for key in one if key not in other] for one, other in ((old, new), (new, old)))
-    return sorted(pairs, key=lambda pair: -pair[1].time_ns)
 
 
 def _alone(kernels: Sequence[RunUse], spelling: str) -> dict[object, RunUse]:

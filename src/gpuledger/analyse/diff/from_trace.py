@@ -246,7 +246,16 @@ def side_of(trace: Trace, devices: Sequence[Device], device: Device, name: str, 
         kernel_steps=by_step,
         range_steps={} if ranges is None else ranges[1],
         losses=tuple(note.sentence for note in trace.health if note.severity is Severity.LOSS),
-        use=_use(sampled),
+        use=tuple(
+            RunUse(
+                kernel.full_name,
+                kernel.grid,
+                kernel.block,
+                kernel.time_ns,
+                {metric.value: figure for metric, figure in kernel.figures.items()},
+            )
+            for kernel in (() if sampled is None else sampled[0].kernels)
+        ),
         busy_clock_hz=use_and_clock(sampled)[1],
         busy_ns=_busy(trace, device, sampled),
         overlap_ns=overlap_ns,
@@ -272,16 +281,6 @@ def _sampled(trace: Trace, device: Device) -> SampledUse | None:
 
     sampled = use_of_device(trace, device, device.steady_stretches)
     return None if isinstance(sampled, NotMeasured) else sampled
-
-
-def _use(sampled: SampledUse | None) -> tuple[RunUse, ...]:
-    """What the steady kernels use of the GPU."""
-    kernels = () if sampled is None else sampled[0].kernels
-    figures = [{metric.value: figure for metric, figure in kernel.figures.items()} for kernel in kernels]
-    return tuple(
-        RunUse(kernel.full_name, kernel.grid, kernel.block, kernel.time_ns, own)
-        for kernel, own in zip(kernels, figures, strict=True)
-    )
 
 
 def lengths_of(device: Device) -> Ints:

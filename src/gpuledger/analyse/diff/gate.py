@@ -106,17 +106,14 @@ def parse_gate(text: str) -> DiffGate:
     except re.error as error:
         raise BadExpression(f"{text!r}: {pattern!r} is no regular expression: {error}") from None
     if unit != "%" and (unit or (limit and measures != COUNT)):
-        limit *= _factor(text, unit, measures)
+        if unit not in UNITS:
+            why = f"{unit!r} is no unit" if unit else f"a {measures} needs a unit"
+            raise BadExpression(f"{text!r}: {why}")
+        of, factor = UNITS[unit]
+        if of != measures:
+            raise BadExpression(f"{text!r}: {unit} is no unit of a {measures}")
+        limit *= factor
     return DiffGate(text.strip(), what, pattern, limit, unit == "%")
-
-
-def _factor(text: str, unit: str, measures: str) -> int:
-    if unit not in UNITS:
-        raise BadExpression(f"{text!r}: a {measures} needs a unit" if not unit else f"{text!r}: {unit!r} is no unit")
-    of, factor = UNITS[unit]
-    if of != measures:
-        raise BadExpression(f"{text!r}: {unit} is no unit of a {measures}")
-    return factor
 
 
 def outcome(gate: DiffGate, diff: Diff, *, undecided: Literal["fail", "pass"] = "pass") -> GateOutcome:

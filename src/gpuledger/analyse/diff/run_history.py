@@ -215,7 +215,11 @@ class _Levels:
     def changes(self) -> tuple[LevelChange, ...]:
         found = [self._within(cut) for cut in self.cuts if cut not in self.edges]
         out = np.flatnonzero(np.abs(self.rest) > 2 * _STANDS_OUT * max(self.sigma, LEAST_SHARE / _OTHER_LEVEL))
-        found += [self._alone(run) for run in out.tolist() if len(self.rest[self._level(run)]) > FEWEST]
+        found += [
+            replace(self._change(NOISE, self._level(run), slice(run, run + 1)), last_before=self.runs[run])
+            for run in out.tolist()  # single runs that are far from their level
+            if len(self.rest[self._level(run)]) > FEWEST
+        ]
         found += [change for edge in self.edges[1:-1] if (change := self._between(edge)) is not None]
         for cut, chance in self.doubtful.items():
             level = self._level(cut)
@@ -247,10 +251,6 @@ class _Levels:
             named = " -> ".join(machine or "?" for (machine,) in machines)
             return replace(change, verdict=HARDWARE, what=f"machine {named}")
         return change
-
-    def _alone(self, run: int) -> LevelChange:
-        """A single run that is far from its level."""
-        return replace(self._change(NOISE, self._level(run), slice(run, run + 1)), last_before=self.runs[run])
 
     def _between(self, edge: int) -> LevelChange | None:
         """Where another series begins: its first level against that of the run before it, of whichever series."""

@@ -19,8 +19,7 @@ from gpuledger.rows import Gpu, Label, Row, Unit, share
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import group
 from gpuledger.trace.model import Trace
-from gpuledger.trace.spans import Ints, shares_in_order, total
-from gpuledger.trace.strings import Codes
+from gpuledger.trace.spans import shares_in_order, total
 
 
 class OverlapRow(Row, frozen=True):
@@ -97,17 +96,16 @@ def stream_overlap(trace: Trace, device: Device) -> StreamOverlap:
     early = np.flatnonzero(shared > 0)
     names = work.name[mine]
     in_graphs = int((work.graph_node[mine[early]] > 0).sum())
-    pairs = _pairs(trace, device.gpu, names[early - 1], names[early], shared[early])
-    return StreamOverlap(device.gpu, device.step_count, len(early), in_graphs, int(shared[early].sum()), pairs)
-
-
-def _pairs(trace: Trace, gpu: int, before: Codes, names: Codes, shared: Ints) -> tuple[StreamOverlapRow, ...]:
-    first, number = group(before, names)
-    total = sweep.sums(number, shared, len(first))
-    counts = np.bincount(number, minlength=len(first)).tolist()
-    texts = (trace.strings.decode(column[first]) for column in (before, names))
+    before, after, shared = names[early - 1], names[early], shared[early]
+    first, number = group(before, after)
+    columns = (
+        *(trace.strings.decode(column[first]) for column in (before, after)),
+        np.bincount(number, minlength=len(first)).tolist(),
+        sweep.sums(number, shared, len(first)).tolist(),
+    )
     pairs = [
-        StreamOverlapRow(gpu, one or "?", other or "?", count, time)
-        for one, other, count, time in zip(*texts, counts, total.tolist(), strict=True)
+        StreamOverlapRow(device.gpu, one or "?", other or "?", count, time)
+        for one, other, count, time in zip(*columns, strict=True)
     ]
-    return tuple(sorted(pairs, key=lambda pair: (-pair.overlap_ns, pair.before, pair.name)))
+    pairs.sort(key=lambda pair: (-pair.overlap_ns, pair.before, pair.name))
+    return StreamOverlap(device.gpu, device.step_count, len(early), in_graphs, int(shared.sum()), tuple(pairs))

@@ -158,7 +158,11 @@ def copy_flows(trace: Trace, device: Device) -> tuple[CopyFlow, ...]:
         [_are(copies, "kind", *TO_DEVICE), _are(copies, "kind", *TO_HOST)], host_sides, np.int32(NO_TEXT)
     )
     first, number = group(kinds, memory)
-    exposed = _exposed_ns(copies, device, number, len(first))
+    # the ledger's line of copies, shared out among the groups by the exposed time of their copies
+    alone = covered(device.ledger.busy.copy, copies["start_ns"], np.minimum(copies["end_ns"], device.steady.end_ns))
+    by_group = np.bincount(number, weights=alone, minlength=len(first))
+    share = device.exposed_ns(LineKind.COPY) / max(float(by_group.sum()), 1.0)
+    exposed = np.diff(np.round(np.append(0.0, np.cumsum(by_group)) * share)).astype(np.int64).tolist()
     groups = [copies if len(first) == 1 else copies.at(np.flatnonzero(number == flow)) for flow in range(len(first))]
     strings, flows = trace.strings, []
     for own, row, exposed_ns in zip(groups, first.tolist(), exposed, strict=True):
@@ -193,16 +197,6 @@ def _are(copies: Rows, column: str, *labels: str) -> NDArray[np.bool_]:
     """Which copies have one of these labels; a label that nothing in the trace has is not the same as none."""
     codes = [code for label in labels if (code := copies.strings.code(label)) != NO_TEXT]
     return np.isin(copies.codes(column), codes)
-
-
-def _exposed_ns(copies: Rows, device: Device, number: NDArray[np.intp], count: int) -> list[int]:
-    """The ledger's line of copies, shared out among the groups by the exposed time of their copies."""
-    line = device.exposed_ns(LineKind.COPY)
-    alone = covered(device.ledger.busy.copy, copies["start_ns"], np.minimum(copies["end_ns"], device.steady.end_ns))
-    by_group = np.bincount(number, weights=alone, minlength=count)
-    whole = float(by_group.sum())
-    edges = np.round(np.append(0.0, np.cumsum(by_group)) * (line / whole)) if whole else np.zeros(count + 1)
-    return [int(share) for share in np.diff(edges)]
 
 
 def _way(trace: Trace, device: Device, alike: Sequence[Rows], kind: str) -> tuple[int | None, bool]:

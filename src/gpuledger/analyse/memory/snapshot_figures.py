@@ -335,29 +335,30 @@ class SnapshotFigures(Struct, frozen=True, eq=False):
 
 def snapshot_figures(snapshot: MemorySnapshot) -> tuple[SnapshotFigures, ...]:
     """Of each GPU."""
-    return tuple(_figures_of_gpu(snapshot, memory) for memory in snapshot.gpus)
-
-
-def _figures_of_gpu(snapshot: MemorySnapshot, memory: GpuMemory) -> SnapshotFigures:
-    lives = lifetimes(memory)
-    levels = memory_levels(memory, lives)
-    at_peak = lives.living(levels.peak)
-    return SnapshotFigures(
-        memory.gpu,
-        memory,
-        lives,
-        levels,
-        memory_moment(memory, lives, levels.peak),
-        memory_moment(memory, lives, len(memory.history) - 1),  # BEFORE where there is no event
-        holders(snapshot, lives, at_peak),
-        holders(snapshot, lives, at_peak, by_line=True),
-        likely_gradients(snapshot, lives, at_peak),
-        int(lives.size_bytes[lives.is_early & (lives.stack < 0)].sum()),
-        leaks(snapshot, memory, lives, levels),
-        short_lived(snapshot, memory, lives),
-        segment_churn(snapshot, memory),
-        out_of_memories(snapshot, memory, lives),
-    )
+    figures = []
+    for memory in snapshot.gpus:
+        lives = lifetimes(memory)
+        levels = memory_levels(memory, lives)
+        at_peak = lives.living(levels.peak)
+        figures.append(
+            SnapshotFigures(
+                memory.gpu,
+                memory,
+                lives,
+                levels,
+                memory_moment(memory, lives, levels.peak),
+                memory_moment(memory, lives, len(memory.history) - 1),  # BEFORE where there is no event
+                holders(snapshot, lives, at_peak),
+                holders(snapshot, lives, at_peak, by_line=True),
+                likely_gradients(snapshot, lives, at_peak),
+                int(lives.size_bytes[lives.is_early & (lives.stack < 0)].sum()),
+                leaks(snapshot, memory, lives, levels),
+                short_lived(snapshot, memory, lives),
+                segment_churn(snapshot, memory),
+                out_of_memories(snapshot, memory, lives),
+            )
+        )
+    return tuple(figures)
 
 
 MOST_BANDS: Final = 8

@@ -223,9 +223,30 @@ def serving(trace: Trace, device: Device, gpu_hour_price: float | None = None) -
     reading = [(step.end_ns - begun, step.prefill_requests) for step, begun in zip(steps, opened, strict=True)]
     between = intersection(device.ledger.busy.idle, union(np.minimum(before, start), start))
     window_ns = int(furthest(end)[-1] - start[0])
+    read, written = _tokens_read(steps), sum(step.decode_tokens for step in steps)
+    usual_ns, slow_ns = _token_times(steps) or (None, None)
+    in_graphs = [(step.graph_rows, step.decode_requests) for step in steps if step.graph_rows]
+    has_price, fit = gpu_hour_price is not None and written, None if isinstance(model, NotMeasured) else model
     return Serving(
-        figures=_figures(
-            device.gpu, engine, steps, window_ns, model, next(iter(_weighted(reading, 0.5)), None), gpu_hour_price
+        figures=ServingRow(
+            gpu=device.gpu,
+            engine=engine,
+            steps=len(steps),
+            window_ns=window_ns,
+            prefill_tokens=read,
+            decode_tokens=written,
+            prefill_tokens_per_s=None if read is None else read / window_ns * 1e9,
+            decode_tokens_per_s=written / window_ns * 1e9,
+            token_median_ns=usual_ns,
+            token_p99_ns=slow_ns,
+            first_token_ns=next(iter(_weighted(reading, 0.5)), None),
+            idle_between_ns=sum(step.idle_ns for step in steps),
+            idle_inside_ns=sum(step.idle_inside_ns for step in steps),
+            padding_rows=sum(rows - requests for rows, requests in in_graphs) if in_graphs else None,
+            graph_rows=sum(rows for rows, _ in in_graphs) if in_graphs else None,
+            fit_r2=None if fit is None else fit.r2,
+            fit_error_share=None if fit is None else fit.error,
+            million_price=(gpu_hour_price or 0) * window_ns / 3600e9 / written * 1e6 if has_price else None,
         ),
         kinds=_kinds(device.gpu, steps, window_ns),
         model=model,
@@ -246,41 +267,6 @@ def _tokens_read(steps: Sequence[BatchRow]) -> int | None:
     """None where the name of any step does not say it."""
     tokens = [step.prefill_tokens for step in steps if step.prefill_tokens is not None]
     return sum(tokens) if len(tokens) == len(steps) else None
-
-
-def _figures(
-    gpu: int,
-    engine: str,
-    steps: tuple[BatchRow, ...],
-    window_ns: int,
-    model: StepModel | NotMeasured,
-    first_token_ns: int | None,
-    gpu_hour_price: float | None,
-) -> ServingRow:
-    read, written = _tokens_read(steps), sum(step.decode_tokens for step in steps)
-    usual_ns, slow_ns = _token_times(steps) or (None, None)
-    in_graphs = [(step.graph_rows, step.decode_requests) for step in steps if step.graph_rows]
-    has_price, fit = gpu_hour_price is not None and written, None if isinstance(model, NotMeasured) else model
-    return ServingRow(
-        gpu=gpu,
-        engine=engine,
-        steps=len(steps),
-        window_ns=window_ns,
-        prefill_tokens=read,
-        decode_tokens=written,
-        prefill_tokens_per_s=None if read is None else read / window_ns * 1e9,
-        decode_tokens_per_s=written / window_ns * 1e9,
-        token_median_ns=usual_ns,
-        token_p99_ns=slow_ns,
-        first_token_ns=first_token_ns,
-        idle_between_ns=sum(step.idle_ns for step in steps),
-        idle_inside_ns=sum(step.idle_inside_ns for step in steps),
-        padding_rows=sum(rows - requests for rows, requests in in_graphs) if in_graphs else None,
-        graph_rows=sum(rows for rows, _ in in_graphs) if in_graphs else None,
-        fit_r2=None if fit is None else fit.r2,
-        fit_error_share=None if fit is None else fit.error,
-        million_price=(gpu_hour_price or 0) * window_ns / 3600e9 / written * 1e6 if has_price else None,
-    )
 
 
 def _gpu_times(own: Activities, member: Positions, count: int) -> tuple[Ints, Ints]:

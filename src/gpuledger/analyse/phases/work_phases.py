@@ -182,8 +182,13 @@ def _by_kernel(trace: Trace, own: Activities) -> NDArray[np.int16]:
 def _by_order(trace: Trace, own: Activities, told: NDArray[np.int16]) -> tuple[Numbers, Numbers, Numbers]:
     """For each activity the phase, in PHASES, the layer's instance and its number that the order of its stream says."""
     phase, instance, layer = np.full((3, len(own)), NOWHERE, np.int32)
-    part, back = (trace.strings.each(own.name, says, np.int8) for says in (_part_of, is_backward))
+    parts = (is_unfused_norm, is_sum_of_product, plans_attention)  # kernels that are only a part
     families = (*own.families, PART_OF_NORM, PART_OF_GEMM, "")  # what plans attention is of no kind
+
+    def part_of(name: str) -> int:
+        return next((number for number, is_part in enumerate(parts) if is_part(name)), NOWHERE)
+
+    part, back = (trace.strings.each(own.name, says, np.int8) for says in (part_of, is_backward))
     family = np.where(part < 0, own.family, np.int16(len(own.families)) + part)
     first, stream = group(own.pid, own.stream)
     edges, layers = np.cumsum(np.bincount(stream, minlength=len(first)))[:-1], 0
@@ -196,12 +201,6 @@ def _by_order(trace: Trace, own: Activities, told: NDArray[np.int16]) -> tuple[N
         layer[rows], layers = found.layer, int(instance.max(initial=NOWHERE)) + 1
     whole_graph = own.family == own.families.index(GRAPH_FAMILY)  # may hold anything
     return np.where(whole_graph, NOWHERE, phase), instance, layer
-
-
-def _part_of(name: str) -> int:
-    """Whether a kernel is only a part, of a norm, of a GEMM or of attention; NOWHERE where it is whole."""
-    parts = (is_unfused_norm, is_sum_of_product, plans_attention)
-    return next((number for number, is_part in enumerate(parts) if is_part(name)), NOWHERE)
 
 
 def _with_streams(own: Activities, rank: Numbers, instance: Numbers) -> Numbers:

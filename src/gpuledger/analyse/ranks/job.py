@@ -103,11 +103,6 @@ def job(ranks: Sequence[RankSummary]) -> Job:
     return Job(members, world, tuple(notes), clocks, whole, tuple(parts), waiting)
 
 
-def _by_number(rank: RankSummary) -> tuple[object, ...]:
-    place = (-1, -1) if rank.place is None else (rank.place.gpu, rank.place.pid)
-    return rank.rank or 0, rank.profile, place, rank.window
-
-
 def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int | NotMeasured, list[Note]]:
     """The ranks that take part, each once and in order; the world's size; and who is missing or left out."""
     notes: list[Note] = []
@@ -117,7 +112,15 @@ def _roster(ranks: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], int 
             shown = _listed(list(islice(who, _NAMED)), count)
             notes.append(Note(severity, code, say("{what}: {who}", what=what, who=shown), count))
 
-    given = sorted(ranks, key=_by_number)
+    given = sorted(
+        ranks,
+        key=lambda rank: (
+            rank.rank or 0,
+            rank.profile,
+            (-1, -1) if rank.place is None else (rank.place.gpu, rank.place.pid),
+            rank.window,
+        ),
+    )
     sizes = Counter(rank.world_size for rank in given if rank.world_size is not None)
     world = min(sizes, key=lambda size: (-sizes[size], size), default=None)
     size = NotMeasured("the profiles do not say how many ranks the job has") if world is None else world

@@ -31,10 +31,16 @@ class PackedTable(Struct, Generic[Table], frozen=True, eq=False):
 
     @staticmethod
     def of(table: Table) -> PackedTable[Table]:
-        columns = [column for _, column in _columns(table)]
-        layout = tuple((column.dtype.str, column.shape) for column in columns)
-        empty = (np.empty(0, column.dtype) for column in columns)
-        return PackedTable(_with_columns(table, empty), tuple(map(_content, columns)), layout)
+        content, layout, empty = list[bytes](), list[tuple[str, tuple[int, ...]]](), list[NDArray[Any]]()
+        for _, column in _columns(table):
+            bits = np.ascontiguousarray(column).view(f"i{column.itemsize}")
+            steps = bits.copy()
+            steps[1:] -= bits[:-1]  # what does not fit wraps around, there and back
+            by_byte = steps.view(np.uint8).reshape(-1, column.itemsize).T
+            content.append(zlib_ng.compress(by_byte.tobytes(), _LEVEL))
+            layout.append((column.dtype.str, column.shape))
+            empty.append(np.empty(0, column.dtype))
+        return PackedTable(_with_columns(table, iter(empty)), tuple(content), tuple(layout))
 
     def __len__(self) -> int:
         """How many rows its first column has."""
@@ -48,14 +54,6 @@ class PackedTable(Struct, Generic[Table], frozen=True, eq=False):
         """One of the table's own columns."""
         place = [path for path, _ in _columns(self.bare)].index(name)
         return _column(self.content[place], self.layout[place])
-
-
-def _content(column: NDArray[Any]) -> bytes:
-    bits = np.ascontiguousarray(column).view(f"i{column.itemsize}")
-    steps = bits.copy()
-    steps[1:] -= bits[:-1]  # what does not fit wraps around, there and back
-    by_byte = steps.view(np.uint8).reshape(-1, column.itemsize).T
-    return zlib_ng.compress(by_byte.tobytes(), _LEVEL)
 
 
 def _column(content: bytes, layout: tuple[str, tuple[int, ...]]) -> NDArray[Any]:

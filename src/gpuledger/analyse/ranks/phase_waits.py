@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Struct
 
 from gpuledger.analyse.phases.phase_costs import phase_pieces
-from gpuledger.analyse.phases.work_phases import NOWHERE, Asked, Numbers, work_phases
+from gpuledger.analyse.phases.work_phases import NOWHERE, Asked, work_phases
 from gpuledger.analyse.ranks.job import Job
 from gpuledger.ledger.activity import Activities, State
 from gpuledger.ledger.device import Device
@@ -18,7 +17,6 @@ from gpuledger.rows import Gpu, Label, Row, Unit, share
 from gpuledger.trace import sweep
 from gpuledger.trace.keys import group, join
 from gpuledger.trace.model import NotMeasured, Trace
-from gpuledger.trace.spans import Ints
 
 NO_COMMUNICATION: Final = NotMeasured(say("no communication kernel was recorded"))
 ONE_RANK: Final = NotMeasured(
@@ -85,30 +83,24 @@ def phase_waits(
         layer = pieces.layer[sweep.search(pieces.start_ns, own.start_ns[row], "right") - 1]
     running = np.where(matched > 0, own.end_ns - own.start_ns, 0)
     amounts = [column[row] for column in (matched, running, wait, transfer)]
-    names = (*work.phases, None)
-    in_all = np.full(len(row), NOWHERE)
-    of_phases, calls_in_layers = (_waits(device.gpu, names, phase, by, amounts) for by in (in_all, layer))
-    return (*of_phases, *(wait for wait in calls_in_layers if wait.layer is not None))
-
-
-def _waits(
-    gpu: int, names: Sequence[str | None], phase: Numbers, layer: Numbers, amounts: Sequence[Ints]
-) -> list[PhaseWaitRow]:
-    """One entry for each phase and layer, layers in order."""
-    first, number = group(phase, layer)
-    sums = [sweep.sums(number, column, len(first)).tolist() for column in amounts]
-    seen = np.bincount(number, minlength=len(first)).tolist()
-    return [
-        PhaseWaitRow(
-            gpu=gpu,
-            phase=names[int(phase[row])],
-            layer=None if layer[row] == NOWHERE else int(layer[row]),
-            collectives=count,
-            matched=matched,
-            running_ns=running_ns,
-            wait_ns=wait_ns,
-            transfer_ns=transfer_ns,
-            wait_share=share(wait_ns, running_ns),
-        )
-        for row, count, matched, running_ns, wait_ns, transfer_ns in zip(first.tolist(), seen, *sums, strict=True)
-    ]
+    names, waits = (*work.phases, None), list[PhaseWaitRow]()
+    in_layers = layer != NOWHERE
+    for chosen, by in ((np.ones(len(row), np.bool_), np.full(len(row), NOWHERE)), (in_layers, layer[in_layers])):
+        first, number = group(phase[chosen], by)
+        sums = [sweep.sums(number, column[chosen], len(first)).tolist() for column in amounts]
+        seen = np.bincount(number, minlength=len(first)).tolist()
+        waits += [
+            PhaseWaitRow(
+                gpu=device.gpu,
+                phase=names[int(phase[chosen][place])],
+                layer=None if by[place] == NOWHERE else int(by[place]),
+                collectives=count,
+                matched=found,
+                running_ns=running_ns,
+                wait_ns=wait_ns,
+                transfer_ns=transfer_ns,
+                wait_share=share(wait_ns, running_ns),
+            )
+            for place, count, found, running_ns, wait_ns, transfer_ns in zip(first.tolist(), seen, *sums, strict=True)
+        ]
+    return tuple(waits)

@@ -282,18 +282,11 @@ def _groups(trace: Trace) -> tuple[tuple[Group, ...], Ints]:
     rows = trace[Table.COLLECTIVES]
     first, number = group(rows.codes("group"), rows.codes("ranks"), rows["group_size"])
     names, ranks = (rows.at(first).texts(column) for column in ("group", "ranks"))
-    groups: dict[Group, int] = {}
-    place = [
-        groups.setdefault(Group(name or "", _listed(listed or ""), size), len(groups))
-        if name or listed
-        else NOT_RECORDED
-        for name, listed, size in zip(names, ranks, rows["group_size"][first].tolist(), strict=True)
-    ]
+    groups, place = dict[Group, int](), list[int]()
+    for name, listed, size in zip(names, ranks, rows["group_size"][first].tolist(), strict=True):
+        members: tuple[int, ...] = ()  # not where the list is cut short (torch writes `[0, 1, ..., 511]`)
+        if listed and re.fullmatch(r"\[[\d, ]+\]", listed) and len(listed) <= _LONGEST_LIST:
+            members = tuple(sorted({int(number) for number in re.findall(r"\d{1,9}", listed)}))
+        known = Group(name or "", members, size)
+        place.append(groups.setdefault(known, len(groups)) if name or listed else NOT_RECORDED)
     return tuple(groups), np.array(place, np.int64)[number]
-
-
-def _listed(text: str) -> tuple[int, ...]:
-    """The ranks of `[0, 1, 2]`; none where the list is cut short (torch writes `[0, 1, ..., 511]`) or is no list."""
-    if not re.fullmatch(r"\[[\d, ]+\]", text) or len(text) > _LONGEST_LIST:
-        return ()
-    return tuple(sorted({int(number) for number in re.findall(r"\d{1,9}", text)}))

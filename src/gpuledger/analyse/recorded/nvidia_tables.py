@@ -91,13 +91,11 @@ class KernelTimes(Struct, frozen=True):
     times: Statistics
 
 
-class KernelShapeTimes(Struct, frozen=True):
-    """The executions of one kernel in one launch shape, in nanoseconds."""
+class KernelShapeTimes(KernelTimes, frozen=True):
+    """The same in one launch shape."""
 
-    name: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    times: Statistics
 
 
 def by_name(trace: Trace) -> list[KernelTimes]:
@@ -120,7 +118,7 @@ def cuda_gpu_kern_gb_sum(trace: Trace) -> tuple[KernelShapeTimes, ...]:
     grids, blocks = kernels["grid"], kernels["block"]
     first, number = group(kernels.codes("name"), *grids.T, *blocks.T)
     by_shape = [
-        KernelShapeTimes(name or "", tuple(grid), tuple(block), statistics)
+        KernelShapeTimes(name or "", statistics, tuple(grid), tuple(block))
         for name, grid, block, statistics in zip(
             kernels.strings.decode(kernels.codes("name")[first]),
             grids[first].tolist(),
@@ -167,7 +165,10 @@ def cuda_kern_exec_sum(trace: Trace) -> tuple[KernelLaunchTimes, ...]:
         summarise(call_end - call_start, number),
         summarise(end - start, number),
     )
-    queued = _where(start >= call_end, start - call_end, number)
+    has_waited = start >= call_end
+    some, waiting = group(number[has_waited])
+    waits = summarise((start - call_end)[has_waited], waiting)
+    queued = dict(zip(number[has_waited][some].tolist(), waits, strict=True))
     by_launch = [
         KernelLaunchTimes(
             pid=os_pid(pid),
@@ -186,13 +187,6 @@ def cuda_kern_exec_sum(trace: Trace) -> tuple[KernelLaunchTimes, ...]:
     ]
     by_launch.sort(key=lambda row: (-row.whole.average, row.pid, row.tid, row.device, row.function, row.kernel))
     return tuple(by_launch)
-
-
-def _where(mask: Flags, values: Ints, number: Positions) -> dict[int, Statistics]:
-    """The statistics of the values under `mask`, for the groups that have any."""
-    chosen = number[mask]
-    first, renumbered = group(chosen)
-    return dict(zip(chosen[first].tolist(), summarise(values[mask], renumbered), strict=True))
 
 
 class RangeTimes(Struct, frozen=True):
