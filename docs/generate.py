@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS
+from gpuledger.cli.help import shared_options
 from gpuledger.cli.main import cli, verb_named
 from gpuledger.cli.verbs.bench import diagnosis
 from gpuledger.diagnosis.cases import DiagnosisCase, MeasuredSaving, diagnosis_benchmark
@@ -49,6 +50,8 @@ def help_of(command: click.Command, name: str) -> str:
 def commands_page() -> str:
     """The command itself."""
     lines = ["# gpuledger", "", "```text", help_of(cli, "gpuledger"), "```", ""]
+    with click.Context(cli, info_name="gpuledger", terminal_width=HELP_WIDTH, max_content_width=HELP_WIDTH) as context:
+        lines += ["`gpuledger help options`:", "", "```text", shared_options(context), "```", ""]
     codes = "0 done, 1 could not (one `error:` sentence on stderr), 2 a wrong call, 3 a gate tripped, 130 interrupted"
     lines += [f"Exit codes: {codes}.", ""]
     lines += ["| variable | effect |", "|---|---|"]

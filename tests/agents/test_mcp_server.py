@@ -23,7 +23,7 @@ from mcp.client.stdio import stdio_client
 from mcp_types import CallToolResult, ImageContent, Implementation, TextContent, Tool
 from msgspec.structs import replace
 
-from gpuledger.agents.answers import AgentAnswer, AgentTool, cleaned
+from gpuledger.agents.answers import AgentAnswer, cleaned, tool_of
 from gpuledger.agents.calls import TOOLS, answered
 from gpuledger.agents.profiles import AgentProfiles, AllowedFolders
 from gpuledger.agents.server import INSTRUCTIONS, agent_server
@@ -246,16 +246,16 @@ def test_kernels_come_with_the_most_time_first_and_with_use_where_sampled(
 
 
 def test_what_if_is_that_of_the_verb(profiles: AgentProfiles, folder: Path) -> None:
-    asked = [{"change": "fix", "name": "HOST-LOAD"}, {"change": "host", "by": 2}, {"change": "fix", "name": "NONE"}]
+    asked = ["fix=HOST-LOAD", "host=2", "fix=NONE"]
     said = told(profiles, "whatif", handle=handle(profiles, "decode"), changes=asked)
     whole = printed("whatif", folder / "decode.sqlite", "--fix=HOST-LOAD", "--host=2")
     assert all(table["rows"] == whole[table["table"]][: len(table["rows"])] for table in said["tables"])
     assert [table["table"] for table in said["tables"]][:2] == ["changes", "in_order"]
     assert said["answer"][0]
-    assert len(said["refused"]) == 1
+    assert [refusal["claim"] for refusal in said["refused"]] == ["there is no finding NONE"]
     assert told(profiles, "whatif", handle=handle(profiles, "decode"), changes=[])["tables"][-1]["total"] > 3
-    wrong = refused(profiles, "whatif", handle=handle(profiles, "decode"), changes=[{"change": "host"}])
-    assert wrong == "whatif: host needs by, above 0"
+    wrong = refused(profiles, "whatif", handle=handle(profiles, "decode"), changes=["host=0"])
+    assert wrong == "'0': expected a factor, e.g. 2, from 0.001 to 1,000,000"
 
 
 def test_ranks_a_snapshot_and_a_history_are_answered_from_the_folders_alone(
@@ -377,7 +377,7 @@ def test_a_bug_is_a_sentence_and_the_server_goes_on(profiles: AgentProfiles, mon
         """Break."""
         raise ZeroDivisionError("oh\x1b")
 
-    monkeypatch.setitem(TOOLS, "broken", AgentTool(broken, {}, required=(), title="Broken"))
+    monkeypatch.setitem(TOOLS, "broken", tool_of(broken, "Broken"))
     assert refused(profiles, "broken") == (
         "broken: internal error: ZeroDivisionError: oh\\x1b. Hint: this is a bug in gpuledger"
     )
@@ -430,7 +430,7 @@ def test_a_call_that_is_taken_back_ends(profiles: AgentProfiles, monkeypatch: py
             ended.append(row)
         return AgentAnswer({})
 
-    monkeypatch.setitem(TOOLS, "endless", AgentTool(endless, {}, required=(), title="Endless"))
+    monkeypatch.setitem(TOOLS, "endless", tool_of(endless, "Endless"))
 
     async def give_up(client: Client) -> None:
         with anyio.move_on_after(0.1):

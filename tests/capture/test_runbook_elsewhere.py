@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuledger.cli.verbs.run import run as verb
+from gpuledger.cli.main import verb_named
 from support.command import PATIENCE_S
 from support.programs.other_machines import OtherMachine
 
@@ -62,7 +62,7 @@ def written(there: OtherMachine, folder: Path, text: str = BOOK) -> Path:
 
 
 def run(path: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(verb, [str(path), "--output", str(path.parent / "out"), *arguments])
+    return CliRunner().invoke(verb_named("run"), [str(path), "--output", str(path.parent / "out"), *arguments])
 
 
 def is_running(mark: Path) -> bool:

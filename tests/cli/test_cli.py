@@ -194,11 +194,11 @@ def test_a_full_disk_leaves_no_half_file(decode: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="this system does not list threads")
 @pytest.mark.parametrize("own", [None, "2"])
-def test_a_verb_starts_no_threads_that_it_never_uses_and_hands_nothing_on(own: str | None) -> None:
+def test_a_verb_starts_no_threads_that_it_never_uses_and_hands_nothing_on(own: str | None, decode: Path) -> None:
     """numpy would start one on each core; a program that we start later must not find our setting."""
     code = (
-        "import os; from gpuledger.cli.main import answering, verb_named; verb_named('report'); answering('report'); "
-        "import numpy; "
+        f"import os; from gpuledger.cli.main import cli; cli.main(['info', {str(decode)!r}, '--no-cache', '--force', "
+        "'-q', '-o', '/dev/null'], standalone_mode=False); "
         "print(len(os.listdir('/proc/self/task')), os.environ.get('OPENBLAS_NUM_THREADS'))"
     )
     env = {name: text for name, text in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}

@@ -15,13 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.analyse.align.checks import TIERS
 from gpuledger.cli import kept_answers
 from gpuledger.cli.main import verb_named
 from gpuledger.read import open_trace
 from gpuledger.read.cache.cached_open import finish_writing
 from gpuledger.system.kept_files import FileState
-from gpuledger.verbs import LATENCY_TIERS, VERBS, profiles
+from gpuledger.verbs import VERBS, profiles
 from support.command import CAPTURES, PATIENCE_S, ROOT, Ran, gpuledger
 from support.profiles.opened import plain
 
@@ -243,7 +242,7 @@ VALUES = {
         "metrics",
     ),
     *("mock_range", "no_cache", "least_ns", "range_pattern", "raw", "remove", "reports", "schema"),
-    *("scope_pattern", "speedup", "sql", "step_kernel", "step_range", "tier", "time_ns", "verbose", "workers"),
+    *("range", "speedup", "sql", "step_kernel", "step_range", "tier", "time", "verbose", "workers"),
 }
 """Parameters that are all of what they say: their value is part of the question, and there is nothing behind it."""
 
@@ -286,10 +285,6 @@ def test_no_verb_loads_what_reads_profiles_for_an_answer_that_is_kept(folder: Pa
     plain = {name: value for name, value in os.environ.items() if name != "COLUMNS"}  # as the first calls had it
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env=plain)
     assert ran.stderr.splitlines()[-1] == "[]"
-
-
-def test_the_tiers_that_align_takes_are_those_that_there_are() -> None:
-    assert list(TIERS) == list(LATENCY_TIERS)
 
 
 def _ranks(folder: Path, profile: Path) -> Path:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from gpuledger import open_trace
 from gpuledger.catalog.kernel_families import COMMUNICATION
 from gpuledger.catalog.kernel_names import label
-from gpuledger.cli.verbs.timelines import export as command
+from gpuledger.cli.main import verb_named
 from gpuledger.errors import OutputRefused
 from gpuledger.export import timeline
 from gpuledger.export.chrome import ChromeWriter
@@ -67,7 +67,7 @@ def chrome(of: Trace) -> dict[str, Any]:
 
 
 def run(*arguments: str | Path) -> Any:
-    return CliRunner().invoke(command, [str(each) for each in arguments], catch_exceptions=False)
+    return CliRunner().invoke(verb_named("export"), [str(each) for each in arguments], catch_exceptions=False)
 
 
 # Examples

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpuledger import open_trace
-from gpuledger.cli.verbs.timelines import write_timeline
+from gpuledger.cli.timelines import write_timeline
 from gpuledger.export.sections import ENDINGS
 from gpuledger.selection import Selection
 from gpuledger.trace.model import Trace

@@ -19,7 +19,7 @@ from gpuledger.analyse.utilization.kernel_use import UseOfKernels, use_of_kernel
 from gpuledger.present.views.work.light import step_sentence
 from gpuledger.read.ncu.reader import open_kernels
 from gpuledger.trace.tables import Table
-from gpuledger.verbs.report import Report
+from gpuledger.verbs.profiled_report import Report
 from support.command import ROOT
 from support.profiles.opened import plain
 from support.thorough import some

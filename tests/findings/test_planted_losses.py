@@ -14,7 +14,7 @@ from gpuledger.ledger.causes import Cause
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.lost_work import NOTABLE, lost_work
 from gpuledger.present.views.report_parts import verdict
-from gpuledger.verbs.report import Report
+from gpuledger.verbs.profiled_report import Report
 from support.command import CAPTURES, ROOT
 from support.profiles.corpus import CORPUS
 from support.profiles.opened import report_of, trace_of

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuledger import build_report, open_trace
-from gpuledger.verbs.report import Report
+from gpuledger.verbs.profiled_report import Report
 from gpuledger.verbs.whatif import whatif
 from support.command import ROOT
 from support.profiles.opened import report_of, trace_of

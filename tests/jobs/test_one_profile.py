@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gpuledger import GpuledgerError, open_trace
 from gpuledger.analyse.ranks.rank import rank_traces
-from gpuledger.cli.verbs.fleet import fleet as command
+from gpuledger.cli.main import verb_named
 from gpuledger.jobs import run
 from gpuledger.present.views.compare.fleet import FleetAnswer
 from gpuledger.rows import labels_of
@@ -87,7 +87,7 @@ def steps(late_us: int = 0, count: int = 4, *, end_us: int = 0, talks: bool = Tr
 
 def printed(*arguments: str | Path) -> dict[str, Any]:
     arguments = (*arguments, "--workers=0", "--format=json")
-    ran = CliRunner().invoke(command, [str(each) for each in arguments], catch_exceptions=False)
+    ran = CliRunner().invoke(verb_named("fleet"), [str(each) for each in arguments], catch_exceptions=False)
     assert ran.exit_code == 0, ran.output
     document: dict[str, Any] = json.loads(ran.stdout)
     return document

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from gpuledger.analyse.recorded.inventory import MEANING
 from gpuledger.analyse.recorded.nvidia_tables import cuda_gpu_kern_sum
 from gpuledger.attribution.flame_trees import MOST_NODES, flame_trees
-from gpuledger.cli.verbs.report import report as verb
+from gpuledger.cli.main import verb_named
 from gpuledger.errors import MissingPackage
 from gpuledger.ledger.step_variation import variation
 from gpuledger.messages import Message
@@ -37,7 +37,8 @@ from gpuledger.present.writers.html.page import LARGEST, LARGEST_JSON, document_
 from gpuledger.selection import Selection
 from gpuledger.trace.measured import KernelReport
 from gpuledger.units import share_text
-from gpuledger.verbs.report import Report, build_report
+from gpuledger.verbs.profiled_report import Report
+from gpuledger.verbs.report import build_report
 from gpuledger.visible_text import visible
 from support.command import NAMES, ROOT, Ran, gpuledger, gpuledger_process
 from support.pages.chinese_text import CJK
@@ -228,7 +229,7 @@ def test_a_verb_without_a_page_says_what_it_writes(decode: Path, tmp_path: Path)
 
 def test_a_missing_package_is_named_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuledger.cli.verbs.report.find_spec", lambda _: None)
-    ran = CliRunner().invoke(verb, ["x.sqlite", "-o", "x.md", "--charts"])
+    ran = CliRunner().invoke(verb_named("report"), ["x.sqlite", "-o", "x.md", "--charts"])
     assert isinstance(ran.exception, MissingPackage)
     assert ran.exception.hint.startswith("`pip install 'gpuledger[charts]'`; a page (-o report.html) has the same")
 
@@ -250,7 +251,7 @@ def test_markdown_with_pictures(decode: Path, tmp_path: Path) -> None:
     assert refused.exit_code == 1
     assert "exists already" in refused.stderr
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-    ran = CliRunner().invoke(verb, [str(decode), "--charts"])
+    ran = CliRunner().invoke(verb_named("report"), [str(decode), "--charts"])
     assert (ran.exit_code, "--charts goes with a Markdown file" in ran.stderr) == (2, True)
 
 

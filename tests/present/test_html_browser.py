@@ -15,10 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gpuledger.cli.verbs.align import align
-from gpuledger.cli.verbs.diff import diff
-from gpuledger.cli.verbs.fleet import fleet
-from gpuledger.cli.verbs.report import report
+from gpuledger.cli.main import verb_named
 from gpuledger.units import share_text, signed_time, time_text
 from support.command import ROOT
 from support.pages.html_pages import HOSTILE, named_export
@@ -53,13 +50,13 @@ def write(verb: Any, *arguments: object) -> None:
 def shelf(tmp_path_factory: pytest.TempPathFactory, unpacked: Unpacked, layer_report: Path) -> Shelf:
     made = Shelf(tmp_path_factory.mktemp("pages"))
     decode, moe = unpacked("decode.sqlite"), unpacked("moe_loop.sqlite")
-    write(report, decode, "-o", made.path("decode"))
-    write(report, decode, "--lang=zh", "-o", made.path("zh"))
-    write(report, moe, "-o", made.path("moe"))
+    write(verb_named("report"), decode, "-o", made.path("decode"))
+    write(verb_named("report"), decode, "--lang=zh", "-o", made.path("zh"))
+    write(verb_named("report"), moe, "-o", made.path("moe"))
     with asked_once():
-        write(report, decode, f"--ncu={layer_report}", "-o", made.path("layer"))
-    write(diff, moe, unpacked("moe_batched_gemm.sqlite"), "-o", made.path("diff"))
-    write(align, unpacked("attn.sqlite"), decode, "-o", made.path("align"))
+        write(verb_named("report"), decode, f"--ncu={layer_report}", "-o", made.path("layer"))
+    write(verb_named("diff"), moe, unpacked("moe_batched_gemm.sqlite"), "-o", made.path("diff"))
+    write(verb_named("align"), unpacked("attn.sqlite"), decode, "-o", made.path("align"))
     spec = spec_from_file_location("gen_ranks", ROOT / "benchmarks" / "gen_ranks.py")
     assert spec is not None
     assert spec.loader is not None
@@ -67,10 +64,10 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, unpacked: Unpacked, layer_re
     sys.modules["gen_ranks"] = module
     spec.loader.exec_module(module)
     module.write_job(made.folder / "ranks", ranks=8, events=6 * 24 * 8 * 6, steps=6, late=5, packed=True)
-    write(fleet, made.folder / "ranks", "--workers=0", "-o", made.path("ranks"))
+    write(verb_named("fleet"), made.folder / "ranks", "--workers=0", "-o", made.path("ranks"))
     long = "<i>" * 22_000
     hostile = named_export(made.folder / "a<b>{{7*7}}'.sqlite", (*HOSTILE, long), ranges=(*HOSTILE, long))
-    write(report, hostile, "-o", made.path("hostile"))
+    write(verb_named("report"), hostile, "-o", made.path("hostile"))
     return made
 
 

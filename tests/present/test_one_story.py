@@ -31,7 +31,8 @@ from gpuledger.present.views.report_parts import ledger_block, saving_share, ver
 from gpuledger.present.views.words import largest_line_sentence
 from gpuledger.read import open_trace
 from gpuledger.units import share_text, time_text
-from gpuledger.verbs.report import Report, build_report
+from gpuledger.verbs.profiled_report import Report
+from gpuledger.verbs.report import build_report
 from support.command import ROOT
 from support.pages.html_pages import page_of, parsed, values
 from support.profiles.corpus import CORPUS, members, timelines

@@ -19,7 +19,7 @@ from gpuledger.present.writers.html.scripted import packed, steps_between
 from gpuledger.selection import Selection
 from gpuledger.trace.spans import total, union
 from gpuledger.trace.tables import Table
-from gpuledger.verbs.report import Report
+from gpuledger.verbs.profiled_report import Report
 from support.pages.html_pages import HOSTILE, named_export, page_of, parsed, reported
 
 

@@ -143,7 +143,7 @@ OPENERS = {
     "cli/main.py": "/dev/null, when a pipe closes",
     "findings/pages.py": "the pages about findings, which are part of the package",
     "cli/help.py": "the questions that commands answer, a file of the package",
-    "cli/verbs/timelines.py": "a timeline that is written already",
+    "cli/verbs/view.py": "a timeline that is written already",
     "cli/verbs/diff.py": "the summary of a GitHub job, to which it appends",
 }
 """Who opens files, and which."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuledger.cli.verbs import run as verb
+from gpuledger.cli.main import verb_named
 from gpuledger.runbook.engine import json_at, state_of
 from support.command import PATIENCE_S, Ran, gpuledger
 from support.pages.schemas import schema_of
@@ -171,12 +171,12 @@ def test_a_prelude_must_succeed(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_skipped_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verb, "missing", lambda _: {"ncu": "ncu is not installed here"})
+    monkeypatch.setattr("gpuledger.cli.verbs.run.missing", lambda _: {"ncu": "ncu is not installed here"})
     steps = "  - {capture: ncu, bench: [moe], needs: ncu}\n  - {report: ncu}\n"
     path = written(tmp_path, steps, counted())
     text = path.read_text().replace("mode: [slow, ", "mode: {values: [slow, ")
     path.write_text(text.replace("quickest]", "quickest], needs: {quickest: ncu}}"))
-    ran = CliRunner().invoke(verb.run, [str(path), "-o", str(tmp_path / "out")])
+    ran = CliRunner().invoke(verb_named("run"), [str(path), "-o", str(tmp_path / "out")])
     assert ran.exit_code == 0
     said = " ".join(ran.stdout.split())  # lines are wrapped to the terminal
     assert "capture ncu skipped: ncu is not installed here (mode=slow; mode=quick)" in said
@@ -188,8 +188,8 @@ def test_what_is_missing_is_skipped_and_said(tmp_path: Path, monkeypatch: pytest
 def test_what_was_missing_and_is_here_now_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, counted().rstrip() + "\n    needs: ncu\n")
     for lacking, kept in (({"ncu": "not here"}, []), ({}, ["slow", "quick", "quickest"])):
-        monkeypatch.setattr(verb, "missing", lambda _, lacking=lacking: lacking)
-        ran = CliRunner().invoke(verb.run, [str(path), "-o", str(tmp_path / "out")])
+        monkeypatch.setattr("gpuledger.cli.verbs.run.missing", lambda _, lacking=lacking: lacking)
+        ran = CliRunner().invoke(verb_named("run"), [str(path), "-o", str(tmp_path / "out")])
         assert (ran.exit_code, seen(tmp_path)) == (0, kept)
 
 

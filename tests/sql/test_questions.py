@@ -19,7 +19,7 @@ from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation
 from gpuledger.sql.answer import ask
 from gpuledger.trace.model import Trace
-from gpuledger.verbs.report import Report
+from gpuledger.verbs.profiled_report import Report
 from support.command import CAPTURES, ROOT
 from support.profiles.opened import report_of
 

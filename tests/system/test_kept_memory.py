@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import gpuledger
-from gpuledger.cli.main import main
-from gpuledger.cli.verbs.info import info
+from gpuledger.cli.main import main, verb_named
 from gpuledger.system.resources import keep_freed_memory
 
 
@@ -46,7 +45,7 @@ def test_a_command_keeps_its_memory(library: _Library) -> None:
 
 def test_a_library_does_not_decide_for_its_process(decode: Path, library: _Library) -> None:
     gpuledger.open_trace(decode)
-    assert CliRunner().invoke(info, [str(decode)]).exit_code == 0
+    assert CliRunner().invoke(verb_named("info"), [str(decode)]).exit_code == 0
     assert library.settings == []
 
 

@@ -9,16 +9,21 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
 
 import numpy as np
 from msgspec import Struct
 
+from gpuledger.errors import GpuledgerError
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.present.safe_text import cut_in_the_middle, visible
 from gpuledger.trace.model import os_pid
 from gpuledger.trace.tables import Kind, Rows, Table
+from gpuledger.verbs.definition import Option, OptionsInOrder, VerbParameter, parameters_of
+
+if TYPE_CHECKING:
+    from gpuledger.agents.profiles import AgentProfiles
 
 Json = dict[str, Any]
 
@@ -126,33 +131,83 @@ def _value(rows: Rows, name: str, position: int) -> int | str | None:
     return rows.strings.text(value) if rows.schema[name].kind is Kind.TEXT else value
 
 
-HANDLE: Final = {"type": "string", "description": "What open_profile gave, e.g. p1."}
-DEVICE: Final = {"type": "integer", "minimum": 0, "description": "Only GPU N. Default: the one to look at first."}
-OFFSET: Final = {"type": "integer", "minimum": 0, "description": "Rows to leave out: the next_offset of an answer."}
-LIMIT: Final = {"type": "integer", "minimum": 1, "maximum": 200, "description": "Most rows of a table."}
+Handle = Annotated[str, Option("What open_profile gave, e.g. p1.")]
+Gpu = Annotated[int | None, Option("Only GPU N. Default: the one to look at first.", least=0)]
+Offset = Annotated[int, Option("Rows to leave out: the next_offset of an answer.", least=0)]
+Limit = Annotated[int, Option("Most rows of a table.", least=1, most=200)]
+
+_TYPES: Final = {bool: "boolean", int: "integer", float: "number"}
+_MOST_VALUES: Final = 20
 
 
 class AgentTool(Struct, frozen=True):
-    """A function `(profiles, **arguments) -> AgentAnswer`; its name and docstring are the tool's."""
+    """A function `(profiles, **arguments) -> AgentAnswer`, with what an agent is told of it and of its arguments."""
 
     answer: Callable[..., AgentAnswer]
-    arguments: Mapping[str, Mapping[str, Any]]  # the JSON schema of each
     title: str
-    required: tuple[str, ...] = ("handle",)
+    name: str
+    description: str
+    parameters: tuple[VerbParameter, ...]
 
     @property
-    def name(self) -> str:
-        return self.answer.__name__
-
-    @property
-    def description(self) -> str:
-        return inspect.cleandoc(self.answer.__doc__ or "")
-
-    @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Json:
         return {
             "type": "object",
-            "properties": {name: dict(schema) for name, schema in self.arguments.items()},
-            "required": list(self.required),
+            "properties": {parameter.name: _schema(parameter) for parameter in self.parameters},
+            "required": [parameter.name for parameter in self.parameters if parameter.is_required],
             "additionalProperties": False,
         }
+
+    def ask(self, profiles: AgentProfiles, given: Mapping[str, Any]) -> AgentAnswer:
+        """What it answers. Arguments that a command line would parse are given, and parsed, as there."""
+        parse = {parameter.name: parsing_of(parameter) for parameter in self.parameters}
+        try:
+            return self.answer(profiles, **{name: parse[name](value) for name, value in given.items()})
+        except ValueError as error:
+            raise GpuledgerError(str(error)) from None
+
+
+def tool_of(answer: Callable[..., AgentAnswer], title: str, *more: VerbParameter) -> AgentTool:
+    """The tool of a function: its name, its docstring, its parameters and `more`, which it takes as `**`."""
+    parameters = [parameter for parameter in parameters_of(answer) if parameter.said is not None]
+    description = inspect.cleandoc(answer.__doc__ or "")
+    return AgentTool(answer, title, answer.__name__, description, (*parameters, *more))
+
+
+def parsing_of(parameter: VerbParameter) -> Callable[[Any], Any]:
+    """What makes the value of a parameter from that of an argument."""
+    if isinstance(parameter.said, OptionsInOrder):
+        return lambda words: [_change(parameter.said.options, word) for word in words]
+    parse = parameter.said.parse
+    if get_origin(parameter.kind) is tuple:
+        return lambda values: tuple(values if parse is None else map(parse, values))
+    return (lambda value: value) if parse is None else lambda value: parse(str(value))
+
+
+def _change(options: Mapping[str, Option], word: str) -> tuple[str, Any]:
+    name, _, value = word.partition("=")
+    if name not in options:
+        raise ValueError(f"{word!r}: there are {', '.join(f'{option}=' for option in options)}")
+    parse = options[name].parse
+    return name, value if parse is None else parse(value)
+
+
+def _schema(parameter: VerbParameter) -> Json:
+    kind, said = parameter.kind, parameter.said
+    if isinstance(said, OptionsInOrder):
+        told = (f"{name}={option.metavar}: {option.help}" for name, option in said.options.items())
+        words = {"type": "string"}
+        return {"type": "array", "items": words, "maxItems": _MOST_VALUES, "description": " ".join(told)}
+    if get_origin(kind) is tuple:
+        inside = VerbParameter("", str if said.parse else get_args(kind)[0], said._replace(help="", most=None))
+        most = int(said.most or _MOST_VALUES)
+        least = {"minItems": 1} if parameter.is_required else {}
+        return {"type": "array", "items": _schema(inside), **least, "maxItems": most, "description": said.help}
+    if get_origin(kind) is Literal:
+        schema: Json = {"enum": list(get_args(kind))}
+    elif kind in _TYPES:
+        schema = {"type": _TYPES[kind] if said.parse is None else [_TYPES[kind], "string"]}
+        schema |= {"minimum": said.least, "maximum": said.most}
+    else:
+        schema = {"type": "string", "maxLength": said.most}
+    return {name: value for name, value in (schema | {"description": said.help}).items() if value not in (None, "")}

@@ -71,7 +71,7 @@ def answered(profiles: AgentProfiles, name: str, given: Mapping[str, Any], tell:
         tool = _tool(name, given)
         seconds = profiles.limits.read_seconds
         with profiles.one_call(tell), until(time.monotonic() + seconds, lambda: _too_slow(name, seconds)):
-            answer = tool.answer(profiles, **given)
+            answer = tool.ask(profiles, given)
             return AgentAnswer(cleaned(answer.content), answer.picture)
     except GpuledgerError as error:
         return _refusal(error)

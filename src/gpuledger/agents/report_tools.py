@@ -9,15 +9,14 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 
-from gpuledger.agents.answers import DEVICE, HANDLE, AgentAnswer, AgentTool, OurWords, evidence_rows, paged, picked
+from gpuledger.agents.answers import AgentAnswer, Gpu, Handle, OurWords, evidence_rows, paged, picked, tool_of
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.analyse.timeline.events import lead_ns
 from gpuledger.answers.report import ReportAnswer
-from gpuledger.config import user_families
 from gpuledger.errors import GpuledgerError, MissingPackage
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.pages import codes, page
@@ -30,11 +29,11 @@ from gpuledger.present.views.info import info_answer
 from gpuledger.present.views.report_answer import finding_report, report_json
 from gpuledger.present.views.report_parts import verdict
 from gpuledger.present.views.timeline import timeline_picture as drawn
-from gpuledger.selection import Selection
 from gpuledger.system.opening import only_below
 from gpuledger.trace.model import Severity
 from gpuledger.trace.spans import Span
 from gpuledger.units import instant_text, parse_stretch
+from gpuledger.verbs.definition import SELECTION, Option, selection_of
 
 _MOST_FINDINGS: Final = 4
 _MOST_LINES: Final = 7
@@ -51,7 +50,10 @@ _MOST_LIGHT: Final = 5
 _STEPS: Final = ("source", "count", "warm_up", "median_ns", "p10_ns", "p90_ns")
 
 
-def report(profiles: AgentProfiles, handle: str) -> AgentAnswer:
+Code = Annotated[str, Option("e.g. HOST-SYNC.")]
+
+
+def report(profiles: AgentProfiles, handle: Handle) -> AgentAnswer:
     """Say where the time went and what to do: headline, busy share, the largest lines of time, findings with savings.
 
     Lines of `ledger` are disjoint and sum to steady_ns; divide by `steps` for a step. Savings are predicted by
@@ -107,7 +109,7 @@ def _busy(steady: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def finding(profiles: AgentProfiles, handle: str, code: str, device: int | None = None) -> AgentAnswer:
+def finding(profiles: AgentProfiles, handle: Handle, code: Code, device: Gpu = None) -> AgentAnswer:
     """Show one finding: claim, evidence in words and as rows of the trace, where it happens, the fix, how to verify.
 
     `saving` has what it saves per step as profiled (profiled_ns), and without the profiler (plain_ns, with the interval
@@ -137,7 +139,7 @@ def _first(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return shown
 
 
-def explain(profiles: AgentProfiles, code: str | None = None) -> AgentAnswer:  # noqa: ARG001  all tools take them
+def explain(profiles: AgentProfiles, code: Code | None = None) -> AgentAnswer:  # noqa: ARG001  all tools take them
     """Explain a finding's code: symptom, how it was detected, usual causes, fix, how to verify.
 
     Without code, list all codes.
@@ -174,9 +176,6 @@ def _sections(code: str) -> dict[str, str]:
     return {title: text.strip() for title, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-_CODE: Final = {"type": "string", "description": "e.g. HOST-SYNC."}
-
-
 _MOST_LISTED: Final = 50
 _MOST_GPUS: Final = 8
 
@@ -195,13 +194,8 @@ def list_profiles(profiles: AgentProfiles) -> AgentAnswer:
 
 def open_profile(
     profiles: AgentProfiles,
-    path: str,
-    step_range: str | None = None,
-    step_kernel: str | None = None,
-    level: str | None = None,
-    time: str | None = None,
-    range: str | None = None,  # noqa: A002  the option of the command line that it stands for
-    device: int | None = None,
+    path: Annotated[str, Option("The file, or ARCHIVE::MEMBER; relative to a folder is fine.", most=4096)],
+    **given: Any,
 ) -> AgentAnswer:
     """Open a GPU profile (Nsight Systems or torch.profiler); gives the handle that all other tools take.
 
@@ -209,19 +203,7 @@ def open_profile(
     automatically; open it again with an option to look at another stretch or other steps. Next: report(handle).
     """
     with only_below([Path.cwd()]):  # the user's settings
-        families = user_families(None)
-    try:
-        wanted = Selection(
-            range_pattern=_regex(step_range),
-            kernel_pattern=_regex(step_kernel),
-            level=level,
-            families=families,
-            device=device,
-            time_ns=None if time is None else parse_stretch(time),
-            scope_pattern=_regex(range),
-        )
-    except ValueError as error:
-        raise GpuledgerError(str(error)) from None
+        wanted = selection_of(given)
     return AgentAnswer(_describe_opened(profiles.opened(path, wanted)))
 
 
@@ -248,21 +230,12 @@ def _describe_opened(opened: OpenedProfile) -> dict[str, Any]:
     }
 
 
-def _regex(pattern: str | None) -> str | None:
-    if pattern is not None:
-        try:
-            re.compile(pattern)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
-    return pattern
-
-
-def _pattern(said: str) -> dict[str, Any]:
-    return {"type": "string", "maxLength": 200, "description": said}
-
-
 def timeline_picture(
-    profiles: AgentProfiles, handle: str, step: int | None = None, time: str | None = None, device: int | None = None
+    profiles: AgentProfiles,
+    handle: Handle,
+    step: Annotated[int | None, Option("By its number, as steps lists them.", least=0)] = None,
+    time: Annotated[str | None, Option("A:B, e.g. 0.5s:0.52s or integer ns.", most=80)] = None,
+    device: Gpu = None,
 ) -> AgentAnswer:
     """Draw the timeline of one step or stretch as an image: idle time by cause, GPU streams, host threads.
 
@@ -326,42 +299,15 @@ def _stretch(device: Device, zero_ns: int, time: str) -> Span:
     return Span(start, end)
 
 
+_STEPS_AND_PART: Final = (SELECTION[name] for name in ("step_range", "step_kernel", "level", "time", "range", "device"))
+
 TOOLS: Final = (
-    AgentTool(list_profiles, {}, required=(), title="List profiles"),
-    AgentTool(
-        open_profile,
-        {
-            "path": {"type": "string", "description": "The file, or ARCHIVE::MEMBER; relative to a folder is fine."},
-            "step_range": _pattern("Regex: steps are the NVTX ranges that match."),
-            "step_kernel": _pattern("Regex: a step ends with each kernel whose name matches."),
-            "level": _pattern("The level of this name is the step; the tool steps lists them."),
-            "time": _pattern("Only from A to B: 0.5s:1.5s, '12.3 ms:', or integer ns from zero_ns."),
-            "range": _pattern("Regex: only what was launched inside ranges that match."),
-            "device": {"type": "integer", "minimum": 0, "description": "Only GPU N."},
-        },
-        required=("path",),
-        title="Open a profile",
-    ),
-    AgentTool(report, {"handle": HANDLE}, title="Report"),
-    AgentTool(
-        finding,
-        {"handle": HANDLE, "code": _CODE, "device": DEVICE},
-        required=("handle", "code"),
-        title="One finding in full",
-    ),
-    AgentTool(explain, {"code": _CODE}, required=(), title="Explain a finding"),
+    tool_of(list_profiles, "List profiles"),
+    tool_of(open_profile, "Open a profile", *_STEPS_AND_PART),
+    tool_of(report, "Report"),
+    tool_of(finding, "One finding in full"),
+    tool_of(explain, "Explain a finding"),
 )
 
-PICTURE_TOOLS: Final = (
-    AgentTool(
-        timeline_picture,
-        {
-            "handle": HANDLE,
-            "step": {"type": "integer", "minimum": 0, "description": "By its number, as steps lists them."},
-            "time": {"type": "string", "maxLength": 80, "description": "A:B, e.g. 0.5s:0.52s or integer ns."},
-            "device": DEVICE,
-        },
-        title="Picture of the timeline",
-    ),
-)
+PICTURE_TOOLS: Final = (tool_of(timeline_picture, "Picture of the timeline"),)
 """An agent hears of them last."""

@@ -4,13 +4,12 @@ profile to another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpuledger.agents.answers import DEVICE, HANDLE, LIMIT, OFFSET, AgentAnswer, AgentTool, paged, picked
+from gpuledger.agents.answers import AgentAnswer, Gpu, Handle, Limit, Offset, paged, picked, tool_of
 from gpuledger.agents.profiles import AgentProfiles, OpenedProfile
 from gpuledger.analyse.diff.compare import compare
 from gpuledger.analyse.diff.from_trace import busiest, side_of
@@ -24,6 +23,7 @@ from gpuledger.sql.booked import QuerySubject
 from gpuledger.sql.statement import no_table, statement
 from gpuledger.sql.tables import BY_NAME
 from gpuledger.sql.tables import TABLES as SQL_TABLES
+from gpuledger.verbs.definition import Option, options_of
 
 FEW: Final = 5  # rows of each table where no table is named
 
@@ -33,21 +33,23 @@ USUAL: Final = 20  # rows of a table that is named
 class AskedPart(Struct, frozen=True):
     """Which part of an answer is wanted: all tables in short, or one of them, from a row on."""
 
-    device: int | None = None
-    table: str | None = None
-    offset: int = 0
-    limit: int | None = None
+    device: Gpu = None
+    table: Annotated[str | None, Option("Only this table, by the name in an answer. Default: all, in short.")] = None
+    offset: Offset = 0
+    limit: Limit | None = None
 
 
-PART: Final[Mapping[str, Mapping[str, Any]]] = {
-    "device": DEVICE,
-    "table": {"type": "string", "description": "Only this table, by the name in an answer. Default: all, in short."},
-    "offset": OFFSET,
-    "limit": LIMIT,
-}
+PART: Final = options_of(AskedPart)
+TABLES: Final = [parameter for name, parameter in PART.items() if name != "device"]
 
 
-def query(profiles: AgentProfiles, handle: str, sql: str, offset: int = 0, limit: int = 20) -> AgentAnswer:
+def query(
+    profiles: AgentProfiles,
+    handle: Handle,
+    sql: Annotated[str, Option("One SELECT.", most=10_000)],
+    offset: Offset = 0,
+    limit: Limit = 20,
+) -> AgentAnswer:
     """Ask a question in SQL, one SELECT of DuckDB's, of the tables (kernels, calls, ranges) and books (gaps, steps).
 
     query_tables lists all tables and their columns. Times are nanoseconds on the profile's own clock: subtract zero_ns
@@ -64,7 +66,10 @@ def query(profiles: AgentProfiles, handle: str, sql: str, offset: int = 0, limit
     return AgentAnswer({"handle": handle, **kept, **paged(whole["rows"], offset, limit)})
 
 
-def query_tables(profiles: AgentProfiles, table: str | None = None) -> AgentAnswer:  # noqa: ARG001  all tools take them
+def query_tables(
+    profiles: AgentProfiles,  # noqa: ARG001  all tools take them
+    table: Annotated[str | None, Option("Only this one, with its columns.")] = None,
+) -> AgentAnswer:
     """List the tables that query can ask, or the columns of one with type, unit and meaning."""
     if table is None:
         return AgentAnswer({"tables": {known.name: str(known.row) for known in SQL_TABLES}})
@@ -73,22 +78,19 @@ def query_tables(profiles: AgentProfiles, table: str | None = None) -> AgentAnsw
     return AgentAnswer(builtins(BY_NAME[table.lower()]))
 
 
-_LISTS: Final = ("lines", "kernels", "calls", "ranges")
-"""What can be asked for in full, the largest changes first."""
-
 _IN_SHORT: Final = 6
 _SIDE: Final = ("name", "gpu", "gpu_name", "source", "steps", "median_ns", "losses")
 
 
 def diff(
     profiles: AgentProfiles,
-    before: str,
-    after: str,
-    what: str = "lines",
-    offset: int = 0,
-    limit: int = _IN_SHORT,
+    before: Handle,
+    after: Handle,
+    what: Annotated[Literal["lines", "kernels", "calls", "ranges"], Option("Default: lines.")] = "lines",
+    offset: Offset = 0,
+    limit: Limit = _IN_SHORT,
     *,
-    anyway: bool = False,
+    anyway: Annotated[bool, Option("Compare even if the two are unlike: other GPU, no steps.")] = False,
 ) -> AgentAnswer:
     """Tell whether `after` is faster than `before`, by how much, how sure that is, and why.
 
@@ -127,34 +129,7 @@ def _side(opened: OpenedProfile, gpu: int | None, *, any_level: bool) -> RunSide
 
 
 TOOLS: Final = (
-    AgentTool(
-        query,
-        {
-            "handle": HANDLE,
-            "sql": {"type": "string", "maxLength": 10_000, "description": "One SELECT."},
-            "offset": OFFSET,
-            "limit": LIMIT,
-        },
-        required=("handle", "sql"),
-        title="Question in SQL",
-    ),
-    AgentTool(
-        query_tables,
-        {"table": {"type": "string", "description": "Only this one, with its columns."}},
-        required=(),
-        title="Tables for SQL",
-    ),
-    AgentTool(
-        diff,
-        {
-            "before": HANDLE,
-            "after": HANDLE,
-            "what": {"type": "string", "enum": list(_LISTS), "description": "Default: lines."},
-            "offset": OFFSET,
-            "limit": LIMIT,
-            "anyway": {"type": "boolean", "description": "Compare even if the two are unlike: other GPU, no steps."},
-        },
-        required=("before", "after"),
-        title="Compare two profiles",
-    ),
+    tool_of(query, "Question in SQL"),
+    tool_of(query_tables, "Tables for SQL"),
+    tool_of(diff, "Compare two profiles"),
 )

@@ -1,102 +1,208 @@
-"""The command of a verb, made from its function: parameters become arguments and options, the docstring the help."""
+"""The command of a verb, made from its function: parameters become arguments and options, the docstring the help.
+
+What the types of parameters stand for (see `verbs.definition`) is made here: a selection of several options, limits and
+their deadline, standard input as a profile, and the output that an answer is shown on.
+"""
 
 from __future__ import annotations
 
+import dis
 import inspect
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Final, Literal, get_args, get_origin
 
 import click
 
-from gpuledger.cli.inputs import (
-    files,
-    level_names,
-    limit_option,
-    names_option,
-    profile_argument,
-    range_patterns,
-    rank_step_options,
+from gpuledger.cli.completion import completion
+from gpuledger.cli.inputs import RareOption, VerbCommand, limit_parameters, order_of_options, standard_input
+from gpuledger.cli.main import load
+from gpuledger.cli.output import WORDS, Output, answer_into, output_parameters
+from gpuledger.errors import GpuledgerError
+from gpuledger.limits import Limits
+from gpuledger.selection import Selection
+from gpuledger.stages import Listener
+from gpuledger.trace.deadline import until
+from gpuledger.verbs.definition import (
+    Option,
+    OptionsInOrder,
+    PerProfile,
+    Profile,
+    VerbArgument,
+    VerbParameter,
+    parameters_of,
+    selection_of,
 )
-from gpuledger.cli.output import Output, page_options
-from gpuledger.verbs.definition import Option, Profile, VerbArgument, VerbParameter, parameters_of
 
-_COMPLETES = {"": None, "files": files, "ranges": range_patterns, "levels": level_names}
+COMMAND_FIRST: Final = {"allow_interspersed_args": False}
+"""Options end where COMMAND begins, also without `--` before it."""
 
 
-def command_of(verb: Callable[..., Any], name: str = "", show: Callable[..., None] | None = None) -> click.Command:
-    """The command line of a verb that answers.
+def command_of(
+    verb: Callable[..., Any],
+    name: str = "",
+    show: Callable[..., None] | None = None,
+    *,
+    has_page: bool = True,
+    is_english: bool = False,
+    kind: type[VerbCommand] = VerbCommand,
+    **settings: Any,
+) -> click.Command:
+    """The command of a function. What it returns is shown; one that returns nothing shows for itself.
 
-    `show` has options of its own about the answer, and is called with the verb, the output and all that was asked.
+    `show` has options of its own, which may replace some of the verb's, and is called with the verb, the output and all
+    that was asked.
     """
-    parameters = list(parameters_of(verb))
-    names = {parameter.name for parameter in parameters}
+    declared = {parameter.name: parameter for of in (verb, show) if of is not None for parameter in parameters_of(of)}
+    by_kind = {parameter.kind: parameter for parameter in declared.values()}
+    is_shown = verb.__annotations__.get("return") != "None"
+    has_output = is_shown or Output in by_kind
+    in_order = sorted(declared.values(), key=lambda parameter: parameter.kind in (Selection, Limits))
+    parameters = [made for parameter in in_order for made in _parameters(parameter)]
+    if has_output:
+        parameters += output_parameters(has_page=has_page, is_english=is_english)
 
-    def run(output: Output, **asked: Any) -> None:
-        if "progress" in names:
-            asked["progress"] = output.progress
-        if show is None:
+    def answered(**asked: Any) -> None:
+        context = click.get_current_context()
+        for parameter in declared.values():
+            if isinstance(parameter.said, OptionsInOrder):
+                asked[parameter.name] = _in_order({option: asked.pop(option) for option in parameter.said.options})
+            elif parameter.kind is Selection:
+                chosen = {option.name: asked.pop(option.name) for option in parameter.selection_options}
+                asked[parameter.name] = selection_of(chosen)
+        with _deadline(context, asked.get("limits"), by_kind):
+            if has_output:
+                answer_into(context, asked, act, has_page=has_page)
+            else:
+                verb(**asked)
+
+    def act(output: Output, **asked: Any) -> None:
+        output.progress.stage("starting")  # on a busy machine the imports of a verb take a while
+        load(*_imports_of(verb))
+        output.progress.clear()
+        if Listener in by_kind:
+            asked[by_kind[Listener].name] = output.progress
+        if show is not None:
+            show(verb, output, **asked)
+        elif is_shown:
             output.show(verb(**asked).document())
         else:
-            show(verb, output, **asked)
+            verb(output=output, **asked)
 
-    run.__click_params__ = getattr(show, "__click_params__", [])  # type: ignore[attr-defined]
-    decorated: Any = page_options(run)
-    if "limits" in names:
-        decorated = limit_option(decorated)
-    if "names_from" in names:
-        decorated = names_option(decorated)
-    if "wanted" in names:
-        decorated = rank_step_options(decorated)
-    for parameter in reversed(parameters):
-        if parameter.kind is Profile and parameter.said is None:
-            decorated = profile_argument(decorated)
-        elif parameter.said is not None:
-            decorated = _declared(parameter)(decorated)
-    return click.command(name or verb.__name__.replace("_", "-"), help=inspect.getdoc(verb))(decorated)
+    parameters.sort(key=lambda parameter: isinstance(parameter, click.Option))
+    name = name or verb.__name__.replace("_", "-")
+    return kind(name, params=parameters, help=inspect.getdoc(verb), callback=answered, **settings)
 
 
-def _declared(parameter: VerbParameter) -> Callable[[Any], Any]:
-    """One argument or option."""
-    said, kind, several = parameter.said, parameter.kind, get_origin(parameter.kind) is tuple
-    if several:
-        kind = get_args(kind)[0]
-    given: dict[str, Any] = {"type": _click_type(kind, said)}
-    if isinstance(said, VerbArgument):
-        given["nargs"] = -1 if several else 1
-        if not said.required and not several:
-            given["default"] = parameter.default
-        given["shell_complete"] = _COMPLETES[said.completes]
-        return click.argument(parameter.name, metavar=said.metavar, required=said.required, **given)
-    assert said is not None  # noqa: S101 - who calls has looked
-    if kind is bool:
-        return click.option(*parameter.flag.split(), parameter.name, is_flag=True, help=said.help)
-    is_required = parameter.default is inspect.Parameter.empty
+def _imports_of(function: Callable[..., Any]) -> list[str]:
+    """The modules that a function imports first, whatever it is asked."""
+    steps = takewhile(lambda step: "JUMP" not in step.opname, dis.get_instructions(function))
+    return ["gpuledger.errors", *(step.argval for step in steps if step.opname == "IMPORT_NAME")]
+
+
+def _in_order(values: Mapping[str, tuple[Any, ...]]) -> list[tuple[str, Any]]:
+    """The values of several options, each with its option's name, as they were given."""
+    left = {option: iter(given) for option, given in values.items()}
+    return [(option, next(left[option])) for option in order_of_options(click.get_current_context()) if option in left]
+
+
+def _deadline(
+    context: click.Context, limits: Limits | None, by_kind: Mapping[Any, VerbParameter]
+) -> AbstractContextManager[None]:
+    """The verb has `read-seconds` for each profile that it is given, whatever it does."""
+    if limits is None or isinstance(by_kind[Limits].said, PerProfile):
+        return nullcontext()
+    arguments = (context.params.get(each.name or "") for each in context.command.params if _is_argument(each))
+    count = sum(len(value) if isinstance(value, tuple) else value is not None for value in arguments)
+    seconds = limits.read_seconds * max(count, 1)
+
+    def too_slow() -> GpuledgerError:
+        return GpuledgerError(
+            f"{context.command.name}: took more than {seconds:g} s and was stopped",
+            hint=f"--limit=read-seconds={4 * limits.read_seconds:g} waits longer",
+        )
+
+    return until(time.monotonic() + seconds, too_slow)
+
+
+def _is_argument(parameter: click.Parameter) -> bool:
+    return isinstance(parameter, click.Argument)
+
+
+def _parameters(parameter: VerbParameter) -> list[click.Parameter]:
+    """What the command line has of one parameter: nothing, where it is for Python alone."""
+    if parameter.kind is Profile and parameter.said is None:
+        path = click.Path(path_type=Path)
+        return [click.Argument(["profile"], type=path, required=parameter.is_required, callback=standard_input)]
+    if isinstance(parameter.said, VerbArgument):
+        return [_argument(parameter)]
+    if isinstance(parameter.said, OptionsInOrder):
+        return [_option(VerbParameter(name, tuple[str, ...], said)) for name, said in parameter.said.options.items()]
+    if parameter.kind is Selection:
+        return [_option(option) for option in parameter.selection_options]
+    if parameter.kind is Limits:
+        return limit_parameters()
+    return [_option(parameter)] if isinstance(parameter.said, Option) else []
+
+
+def _argument(parameter: VerbParameter) -> click.Argument:
+    said, several = parameter.said, get_origin(parameter.kind) is tuple
+    given: dict[str, Any] = {"type": _click_type(get_args(parameter.kind)[0] if several else parameter.kind, said)}
     if said.parse is not None:
         given = {"callback": _parsed(said.parse, several=several)}
-    return click.option(
-        *parameter.flag.split(),
-        parameter.name,
+    return click.Argument(
+        [parameter.name],
+        metavar=said.metavar,
+        required=parameter.is_required,
+        nargs=-1 if several else 1,
+        shell_complete=completion(said.completes),
+        **given,
+        **({} if parameter.is_required or several else {"default": parameter.default}),
+    )
+
+
+def _option(parameter: VerbParameter) -> click.Option:
+    said, several = parameter.said, get_origin(parameter.kind) is tuple
+    made: Any = RareOption if said.is_rare else click.Option
+    names = [*parameter.flags, parameter.name]
+    if said.prints is not None:
+        printed = _printing(said.prints)
+        return made(names, is_flag=True, is_eager=True, expose_value=False, callback=printed, help=said.help)  # type: ignore[no-any-return]
+    if parameter.kind is bool:
+        default = parameter.default if "/" in said.flag else bool(parameter.default)
+        return made(names, is_flag=True, default=default, help=said.help)  # type: ignore[no-any-return]
+    given: dict[str, Any] = {"type": _click_type(get_args(parameter.kind)[0] if several else parameter.kind, said)}
+    if said.parse is not None:
+        given = {"callback": _parsed(said.parse, several=several)}
+    if said.bare is not None:
+        given |= {"is_flag": False, "flag_value": said.bare}
+    return made(  # type: ignore[no-any-return]
+        names,
         help=said.help,
         metavar=said.metavar,
-        default=None if several or is_required else parameter.default,
-        required=is_required,
+        default=None if several or parameter.is_required else parameter.default,
+        required=parameter.is_required,
         envvar=said.environment or None,
         show_envvar=bool(said.environment),
         multiple=several,
-        shell_complete=_COMPLETES[said.completes],
+        shell_complete=completion(said.completes),
         **given,
     )
 
 
-def _click_type(kind: Any, said: Option | VerbArgument | None) -> Any:
+def _click_type(kind: Any, said: Option | VerbArgument) -> Any:
     if get_origin(kind) is Literal:
         return click.Choice(get_args(kind))
     if kind is Path:
-        return click.Path(path_type=Path)
-    if isinstance(said, Option) and (said.least is not None or said.most is not None):
-        bounds: Any = click.IntRange if kind is int else click.FloatRange
-        return bounds(said.least, said.most)
+        return click.Path(path_type=Path, dir_okay=isinstance(said, VerbArgument) or said.completes == "files")
+    if kind is int and isinstance(said, Option) and (said.least, said.most) != (None, None):
+        return click.IntRange(said.least, said.most)
+    if kind is float and isinstance(said, Option) and (said.least, said.above, said.most) != (None, None, None):
+        least = said.least if said.above is None else said.above
+        return click.FloatRange(least, said.most, min_open=said.above is not None)
     return kind if kind in (int, float) else str
 
 
@@ -109,9 +215,19 @@ def _parsed(parse: Callable[[str], Any], *, several: bool) -> Callable[..., Any]
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
 
-    def all_of(_: click.Context, __: click.Parameter, given: Any) -> Any:
+    def all_of(context: click.Context, parameter: click.Parameter, given: Any) -> Any:
+        context.meta[f"{WORDS}.{parameter.name}"] = given
         if several:
             return tuple(map(one, given or ()))
-        return None if given is None else one(given)
+        return one(given) if isinstance(given, str) else given
 
     return all_of
+
+
+def _printing(text: Callable[[], str]) -> Callable[..., None]:
+    def print_it(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+        if wanted and not context.resilient_parsing:
+            click.echo(text())
+            context.exit()
+
+    return print_it

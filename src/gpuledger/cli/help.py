@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from shutil import get_terminal_size
+from typing import Any, Final, Unpack
 
 import click
 
@@ -15,6 +16,7 @@ from gpuledger.cli.main import verb_named
 from gpuledger.messages import catalogue
 from gpuledger.regex import regex
 from gpuledger.verbs import VERBS
+from gpuledger.verbs.definition import Profile, ProfileOptions
 
 _MOST = 6
 _MOST_MEANT = 3
@@ -91,14 +93,36 @@ def _alike(word: str, other: str) -> bool:
     return word[:alike] == other[:alike] and abs(len(word) - len(other)) <= 3
 
 
+OPTIONS: Final = "options"
+
+
+def shared_options(parent: click.Context) -> str:
+    """The options that many verbs have, with those that their help only names."""
+    from gpuledger.cli.commands import command_of
+
+    command = command_of(_many_verbs, OPTIONS)
+    with click.Context(command, info_name=OPTIONS, parent=parent) as asked:
+        formatter = asked.make_formatter()
+        command.format_help_text(asked, formatter)
+        command.format_options(asked, formatter)
+        return formatter.getvalue().rstrip()
+
+
+def _many_verbs(profile: Profile, **asked: Unpack[ProfileOptions]) -> Any:
+    """These options most verbs about a PROFILE have: which part of it, how it is read, where the answer goes."""
+
+
 @click.command("help")
-@click.argument("words", nargs=-1, metavar="[QUESTION | VERB]...")
+@click.argument("words", nargs=-1, metavar="[QUESTION | VERB | options]...")
 @click.pass_context
 def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Find the command that answers a question, e.g. `gpuledger help why is the gpu idle`; or show a verb's help."""
     parent = ctx.parent or ctx
     if not words:
         click.echo(parent.get_help())
+        return
+    if words == (OPTIONS,):
+        click.echo(shared_options(parent))
         return
     if len(words) == 1 and words[0] in VERBS:
         command = verb_named(words[0])

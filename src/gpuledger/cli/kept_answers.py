@@ -48,7 +48,7 @@ MOST_FILES: Final = 4096
 """Nor one about more files: whether all are as they were would take longer than is worth it."""
 
 FILES: Final = (
-    *("profile", "profiles", "more", "before", "after", "mock", "e2e"),
+    *("profile", "profiles", "more", "before", "after", "mock", "model"),
     *("names_from", "memory", "families", "ranks"),
 )
 """The parameters of verbs that name what is read: its state is part of the question."""

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final, NoReturn, TextIO
 
@@ -40,13 +41,18 @@ def _one_thread_of_numpy() -> Iterator[None]:
 
 
 def verb_named(name: str) -> click.Command:
-    """A verb's command, loaded from the module that it stands in; a dash is an underscore there."""
-    if VERBS[name].command is None:
-        made: click.Command = load("gpuledger.cli.commands").command_of(answering(name))
-        return made
-    verbs = load(f"gpuledger.cli.verbs.{VERBS[name].command or name}")
-    command: click.Command = getattr(verbs, name.replace("-", "_"))
-    return command
+    """A verb's command: made from the function that answers it, or from that of `cli.verbs`, which acts or shows."""
+    answer = answering(name) if VERBS[name].answers else None
+    place = f"gpuledger.cli.verbs.{name}"
+    own = getattr(load(place), name) if find_spec(place) else None
+    if isinstance(own, click.Command):
+        return own
+    return load("gpuledger.cli.commands").command_of(  # type: ignore[no-any-return]
+        answer or own,
+        show=own if answer else None,
+        has_page=VERBS[name].has_page,
+        is_english=VERBS[name].is_english,
+    )
 
 
 def answering(name: str) -> Callable[..., Any]:
@@ -55,11 +61,11 @@ def answering(name: str) -> Callable[..., Any]:
     return answer
 
 
-def load(module: str) -> ModuleType:
+def load(module: str, *more: str) -> ModuleType:
     """A module and all that it imports, in a process that does little besides."""
     gc.disable()
     with _one_thread_of_numpy():
-        loaded = importlib.import_module(module)
+        loaded, *_ = map(importlib.import_module, (module, *more))
     gc.freeze()  # what was imported stays: no cycles are looked for in it
     gc.enable()
     return loaded
@@ -82,9 +88,9 @@ class Verbs(click.Group):
         return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for question, names in GROUPS.items():
+        for question, verbs in GROUPS.items():
             with formatter.section(question):
-                formatter.write_dl([(name, VERBS[name].help) for name in names], col_max=11)
+                formatter.write_dl([(name, verb.help) for name, verb in verbs.items()], col_max=11)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -5,16 +5,16 @@ Results go to stdout or a file, everything else to stderr. Some verbs also write
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec import Struct, field
 
+from gpuledger.cli.inputs import RareOption
 from gpuledger.cli.kept_answers import asked_question
 from gpuledger.cli.terminal import SILENT, ProgressLine, columns, has_colours, progress
 from gpuledger.messages import LANGUAGES
@@ -106,72 +106,60 @@ class Output(Struct, frozen=True):
             click.echo(visible(line), err=True)
 
 
-def output_options(
-    verb: Callable[..., None], formats: tuple[str, ...] = FORMATS, languages: tuple[str, ...] = LANGUAGES
-) -> Callable[..., None]:
-    """--format, --lang, --output, --force and --quiet, handed to the verb as one `output`."""
+WORDS: Final = f"{__name__}.words"
+"""Where a context keeps the words that a value was made from, by the parameter."""
 
-    @functools.wraps(verb)
-    def with_output(
-        *arguments: object,
-        format_: str | None,
-        path: Path | None,
-        force: bool,
-        quiet: bool,
-        language: str = "en",
-        raw: bool = False,
-        **options: object,
-    ) -> None:
-        if path is not None and path.exists() and not force:
-            raise refuse_existing(path)
-        if path is not None and path.suffix.lower() in _NOT_WRITTEN:
-            raise click.UsageError(
-                f"no {path.suffix.lower()[1:]} is written; write a page (-o {path.stem}.html) and print it."
-            )
-        chosen = format_ or _BY_EXTENSION.get(path.suffix.lower() if path else "", "text")
-        if chosen == PAGE and PAGE not in formats:
-            raise click.UsageError(f"this verb writes no page; it writes {', '.join(formats)}.")
-        with progress(quiet=quiet) as line:
-            line.begin(options.get("profile"))
-            output = Output(chosen, path, force, quiet, language, raw, line)
-            asked_now = functools.partial(asked_question, click.get_current_context(), output.form)
-            question = asked_now()
-            answer = None if question is None else question.kept()
-            if answer is not None:
-                output.write(*answer)
-                return
-            began = time.monotonic()
-            verb(*arguments, output=output, **options)
-            if question is not None and len(output.shown) == 1 and question.is_worth_keeping(time.monotonic() - began):
-                question.keep(*output.shown[0], asked_now())
 
-    file = click.Path(path_type=Path, dir_okay=False)
-    options = (
-        click.option(
-            "--format",
-            "format_",
-            type=click.Choice(formats),
+def answer_into(context: click.Context, asked: dict[str, Any], answer: Callable[..., None], *, has_page: bool) -> None:
+    """Answer into the output that was asked for: what was kept of the same question, else what `answer` shows."""
+    path, force, quiet = (asked.pop(name) for name in ("path", "force", "quiet"))
+    if path is not None and path.exists() and not force:
+        raise refuse_existing(path)
+    if path is not None and path.suffix.lower() in _NOT_WRITTEN:
+        raise click.UsageError(
+            f"no {path.suffix.lower()[1:]} is written; write a page (-o {path.stem}.html) and print it."
+        )
+    form = asked.pop("format_") or _BY_EXTENSION.get(path.suffix.lower() if path else "", "text")
+    if form == PAGE and not has_page:
+        raise click.UsageError(f"this verb writes no page; it writes {', '.join(FORMATS)}.")
+    with progress(quiet=quiet) as line:
+        line.begin(asked.get("profile"))
+        output = Output(form, path, force, quiet, asked.pop("language", "en"), asked.pop("raw"), line)
+        question = asked_question(context, output.form)
+        kept = None if question is None else question.kept()
+        if kept is not None:
+            output.write(*kept)
+            return
+        began = time.monotonic()
+        answer(output=output, **asked)
+        if question is not None and len(output.shown) == 1 and question.is_worth_keeping(time.monotonic() - began):
+            question.keep(*output.shown[0], asked_question(context, output.form))
+
+
+def output_parameters(*, has_page: bool = True, is_english: bool = False) -> list[click.Parameter]:
+    """--format, --lang, --output, --force and --quiet: where an answer goes, and how it is written."""
+    return [
+        click.Option(
+            ["--format", "format_"],
+            type=click.Choice((*FORMATS, PAGE) if has_page else FORMATS),
             help="Output format. Default: from the extension of --output, else text.",
         ),
-        *((language_option,) if len(languages) > 1 else ()),
-        click.option("--raw", is_flag=True, help="Print exact numbers (ns, bytes) and ids, as CSV and JSON do."),
-        click.option("-o", "--output", "path", type=file, help="Write to this file instead of stdout."),
-        click.option("--force", is_flag=True, help="Overwrite the output file if it exists."),
-        click.option("-q", "--quiet", is_flag=True, help="No progress or notes, only the result and errors."),
-    )
-    for option in reversed(options):
-        with_output = option(with_output)
-    return with_output
+        click.Option(
+            ["-o", "--output", "path"],
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Write to this file instead of stdout.",
+        ),
+        *([] if is_english else [language_parameter()]),
+        RareOption(["--raw"], is_flag=True, help="Print exact numbers (ns, bytes) and ids, as CSV and JSON do."),
+        RareOption(["--force"], is_flag=True, help="Overwrite the output file if it exists."),
+        RareOption(["-q", "--quiet"], is_flag=True, help="No progress or notes, only the result and errors."),
+    ]
 
 
-def page_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """The same for a verb that can also write a page."""
-    return output_options(verb, (*FORMATS, PAGE))
-
-
-def english_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """The same for a verb whose words are others', or names of this machine: it has no other language."""
-    return output_options(verb, languages=("en",))
+def language_parameter() -> click.Option:
+    """--lang, handed to the verb as `language`."""
+    said = "Language of text, Markdown and pages: English or Chinese. JSON and CSV are the same in both."
+    return RareOption(["--lang", "language"], type=click.Choice(LANGUAGES), default="en", help=said)
 
 
 _NOT_ASKED: Final = ("force", "quiet", "no_cache", "limits", "exporter")
@@ -183,14 +171,13 @@ def asked() -> str:
     from gpuledger.present.safe_text import shell_lines
 
     context = click.get_current_context()
-    argv = ["gpuledger", context.command.name or ""]
-    options = list[str]()
+    argv, options = ["gpuledger", context.command.name or ""], list[str]()
     for parameter in context.command.params:
         given = context.get_parameter_source(parameter.name or "")
         if given is None or given.name != "COMMANDLINE" or parameter.name in _NOT_ASKED:
             continue
-        value = context.params[parameter.name or ""]
-        for each in value if isinstance(value, tuple) and (parameter.multiple or parameter.nargs == -1) else (value,):
+        value = context.meta.get(f"{WORDS}.{parameter.name}", context.params[parameter.name or ""])
+        for each in value if isinstance(value, tuple) else (value,):
             if isinstance(parameter, click.Argument):
                 argv.append(_bare(each))
             else:
@@ -201,18 +188,8 @@ def asked() -> str:
 
 def _bare(value: object) -> str:
     """A value as it was typed, without the folders of a file: a page is shared, and they are nobody's business."""
-    if isinstance(value, tuple) and all(isinstance(part, str) for part in value):  # a name and a pattern
-        return "=".join(value)
-    if isinstance(value, tuple):  # a stretch of time
-        return ":".join("" if each is None else f"{each}ns" for each in value)
     text = str(value)
     return Path(text).name or text if isinstance(value, Path) or Path(text).is_file() or Path(text).is_dir() else text
-
-
-def language_option(verb: Callable[..., None]) -> Callable[..., None]:
-    """--lang, handed to the verb as `language`."""
-    said = "Language of text, Markdown and pages: English or Chinese. JSON and CSV are the same in both."
-    return click.option("--lang", "language", type=click.Choice(LANGUAGES), default="en", help=said)(verb)
 
 
 def _replace(path: Path, content: str | bytes, *, force: bool) -> None:

@@ -25,7 +25,7 @@ from gpuledger.stages import BOOKS, NOBODY, Listener
 from gpuledger.timing.timed_operations import TimedOperation, is_timing, timed_operations
 from gpuledger.trace.model import Trace
 from gpuledger.units import bytes_text
-from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, ProfileReading
+from gpuledger.verbs.profiles import WHERE_SAMPLED, Profile, read_profile
 
 
 def read_sides(
@@ -75,8 +75,8 @@ class Sides:
     def _of_profile(self, profile: Profile, name: str) -> RunSide:
         self._tell.clear()
         gc.collect()  # the last side's trace and books, which refer to each other in a circle
-        trace = ProfileReading(self._limits, self._tell, rank=self._wanted.rank).trace(
-            profile, columns_for(), WHERE_SAMPLED
+        trace = read_profile(
+            profile, columns_for(), WHERE_SAMPLED, wanted=self._wanted, limits=self._limits, progress=self._tell
         )
         self._tell.stage(BOOKS)
         devices = analyse_devices(trace, name, self._wanted)

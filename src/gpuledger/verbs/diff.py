@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from gpuledger.errors import GpuledgerError
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.regex import checked_regex
 from gpuledger.selection import Selection
 from gpuledger.stages import NOBODY, Listener
-from gpuledger.verbs.definition import Option, Profile, VerbArgument
+from gpuledger.verbs.definition import Option, Profile, VerbArgument, regex_option
 
 if TYPE_CHECKING:
     from gpuledger.present.views.compare.diff import DiffAnswer
@@ -28,7 +27,7 @@ def _gate(text: str) -> str:
 
 def diff(
     before: Annotated[Profile, VerbArgument("BEFORE", completes="files")],
-    after: Annotated[Profile | None, VerbArgument("[AFTER]", required=False, completes="files")] = None,
+    after: Annotated[Profile | None, VerbArgument("[AFTER]", completes="files")] = None,
     wanted: Selection | None = None,
     *,
     gates: Annotated[
@@ -45,12 +44,7 @@ def diff(
     ] = "pass",
     control: Annotated[
         str | None,
-        Option(
-            "Ranges whose code did not change. Default: found by their calls.",
-            metavar="REGEX",
-            parse=checked_regex,
-            completes="ranges",
-        ),
+        regex_option("Ranges whose code did not change. Default: found by their calls.", "ranges"),
     ] = None,
     anyway: Annotated[
         bool, Option("Compare even if the two are unlike: another GPU, other kernels, no steps.")

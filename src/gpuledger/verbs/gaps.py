@@ -49,6 +49,6 @@ def gaps(
       gpuledger gaps run.sqlite --format=json | jq '.longest[0]'
     """
     from gpuledger.present.views.gaps import gaps_answer
-    from gpuledger.verbs.devices import read_devices
+    from gpuledger.verbs.profiles import read_devices
 
     return gaps_answer(*read_devices(profile, **asked), least_ns)

@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 
 Store: TypeAlias = Annotated[
     Path,
-    Option("The folder with the runs, a Parquet file each; it may be a shared one.", environment="GPULEDGER_HISTORY"),
+    Option(
+        "The folder with the runs, a Parquet file each; it may be a shared one.",
+        completes="files",
+        environment="GPULEDGER_HISTORY",
+    ),
 ]
-Figure: TypeAlias = Annotated[str, VerbArgument("[FIGURE]", required=False)]
+Figure: TypeAlias = Annotated[str, VerbArgument("[FIGURE]")]
 
 
 def add(

@@ -39,9 +39,9 @@ def info(
     from gpuledger.read.cache import kept_of_profile
     from gpuledger.trace.model import Trace
     from gpuledger.trace.tables import Table
-    from gpuledger.verbs.profiles import ProfileReading, profile_name
+    from gpuledger.verbs.profiles import profile_name, read_profile
 
-    trace = ProfileReading(limits, progress).trace(profile, tuple(Table))
+    trace = read_profile(profile, tuple(Table), limits=limits, progress=progress)
     progress.stage("taking stock")
     kept = None if isinstance(profile, Trace) else kept_of_profile(profile)
     return info_answer(profile_name(profile), _shareable(trace) if verbose else trace, kept, verbose=verbose)

@@ -27,7 +27,7 @@ def _share(text: str) -> float:
 
 def kernels(
     profile: Profile,
-    more: Annotated[tuple[str, ...], VerbArgument("[NCU]... [-- COMMAND...]", required=False, completes="files")] = (),
+    more: Annotated[tuple[str, ...], VerbArgument("[NCU]... [-- COMMAND...]", completes="files")] = (),
     *,
     by_launch: Annotated[bool, Option("Also list every launch of one step, in execution order.")] = False,
     ncu: Annotated[
@@ -119,10 +119,9 @@ def _of_timeline(profile: Profile, ncu: Sequence[Path], asked: ProfileOptions, *
     from gpuledger.read.ncu.reader import open_kernels
     from gpuledger.selection import Selection
     from gpuledger.trace.tables import Table
-    from gpuledger.verbs.devices import TO_NAME_GRAPHS, read_devices
-    from gpuledger.verbs.profiles import WHERE_SAMPLED
+    from gpuledger.verbs.profiles import WHERE_SAMPLED, columns_to_name_graphs, read_devices
 
-    columns = columns_for() if asked.get("names_from") is None else TO_NAME_GRAPHS
+    columns = columns_for() if asked.get("names_from") is None else columns_to_name_graphs()
     columns = {**columns, **wanted_columns((Table.METRICS,))}
     name, trace, devices = read_devices(profile, columns, WHERE_SAMPLED, **asked)
     wanted = asked.get("wanted") or Selection()
@@ -143,20 +142,18 @@ def _plan(
     from gpuledger.analyse.kernels.ncu_plan import plan
     from gpuledger.capture.ncu import ENDING, Measure, ncu_command
     from gpuledger.findings.profiled_run import columns_for, main_device
-    from gpuledger.limits import DEFAULT_LIMITS
     from gpuledger.present.views.work.ncu import PlanCost, plan_answer
     from gpuledger.selection import Selection
     from gpuledger.stages import NOBODY
     from gpuledger.trace.model import Trace
     from gpuledger.trace.tables import Table
-    from gpuledger.verbs.profiles import ProfileReading, profile_name
+    from gpuledger.verbs.profiles import profile_name, read_profile
 
     measure = Measure.of_metrics(metrics) if metrics else Measure.of_set(measured)
     name, wanted, progress = profile_name(profile), asked.get("wanted") or Selection(), asked.get("progress", NOBODY)
     launched = {Table.KERNELS: ("smem_static_bytes", "smem_dynamic_bytes")}
     columns = {table: (*names, *launched.get(table, ())) for table, names in columns_for().items()}
-    reading = ProfileReading(asked.get("limits", DEFAULT_LIMITS), progress, rank=wanted.rank)
-    trace = reading.trace(profile, columns)
+    trace = read_profile(profile, columns, **{**asked, "names_from": None})
     chosen = plan(trace, main_device(trace, name, wanted, stage=progress.stage), coverage)
     # trace.json.gz -> trace; ncu would read a % in a name as a variable
     stem = re.sub(r"[^\w.-]", "_", Path(name.removesuffix(".gz")).stem)

@@ -34,7 +34,7 @@ def memory(profile: Profile, **asked: Unpack[ProfileOptions]) -> MemoryAnswer | 
     from gpuledger.present.views.memory import memory_answer
     from gpuledger.read.snapshot import is_snapshot_file
     from gpuledger.trace.model import Trace
-    from gpuledger.verbs.devices import read_devices
+    from gpuledger.verbs.profiles import read_devices
 
     if not isinstance(profile, Trace) and is_snapshot_file(profile):
         return memory_snapshot(profile, asked.get("limits", DEFAULT_LIMITS), asked.get("progress", NOBODY))

@@ -26,7 +26,7 @@ def ops(profile: Profile, **asked: Unpack[ProfileOptions]) -> OpsAnswer:
     """
     from gpuledger.analyse.light.operator_costs import operator_costs
     from gpuledger.present.views.work.operators import ops_answer
-    from gpuledger.verbs.devices import TO_NAME_GRAPHS, read_devices
+    from gpuledger.verbs.profiles import columns_to_name_graphs, read_devices
 
-    name, trace, devices = read_devices(profile, TO_NAME_GRAPHS, **asked)
+    name, trace, devices = read_devices(profile, columns_to_name_graphs(), **asked)
     return ops_answer(name, trace, devices, [operator_costs(trace, device) for device in devices])

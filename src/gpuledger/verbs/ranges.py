@@ -76,8 +76,7 @@ def ranges(
     from gpuledger.present.views.ranges import printed_ranges_answer, ranges_answer
     from gpuledger.stages import NOBODY
     from gpuledger.trace.model import Trace
-    from gpuledger.verbs.devices import read_devices
-    from gpuledger.verbs.profiles import WHERE_SAMPLED, profile_name
+    from gpuledger.verbs.profiles import WHERE_SAMPLED, profile_name, read_devices
 
     wanted, limits = asked.get("wanted") or Selection(), asked.get("limits", DEFAULT_LIMITS)
     if not isinstance(profile, Trace):

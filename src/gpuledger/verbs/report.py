@@ -2,72 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Unpack
 
-from msgspec.structs import asdict
-
-from gpuledger.findings.profiled_run import WHERE_SAMPLED, ProfiledRun, columns_for, diagnose
-from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.present.views.shown import ShownResult
+from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.selection import Selection
-from gpuledger.stages import NOBODY, Listener, TellStage
-from gpuledger.trace.measured import KernelReport
-from gpuledger.trace.model import Trace
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.stages import NOBODY, TellStage
+from gpuledger.verbs.definition import Option, Profile, ProfileOptions
 
 if TYPE_CHECKING:
-    from gpuledger.present.document import Document
-
-
-class Report(ShownResult, ProfiledRun, frozen=True):
-    """What one profile says, and the ways to show it."""
-
-    def document(self) -> Document:
-        from gpuledger.answers.report import ReportAnswer
-        from gpuledger.present.views.report import report_document
-
-        return report_document(ReportAnswer(self))
-
-    @property
-    def headline(self) -> str:
-        """The verdict, in a sentence or two."""
-        from gpuledger.present.views.report_parts import verdict
-
-        return f"{self.name}: {verdict(self)}"
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the verdict, where the time went, and the findings."""
-        from gpuledger.answers.report import ReportAnswer
-        from gpuledger.present.views.report import opening_blocks
-        from gpuledger.present.writers.html.notebook import fragment_html
-
-        return fragment_html(opening_blocks(ReportAnswer(self)), 60)
+    from gpuledger.trace.measured import KernelReport
+    from gpuledger.trace.model import Trace
+    from gpuledger.verbs.profiled_report import Report
 
 
 def report(
     profile: Profile,
     *,
-    wanted: Selection | None = None,
-    profiled: KernelReport | None = None,
-    ncu: Sequence[str | Path] = (),
-    names_from: Path | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    progress: Listener = NOBODY,
+    ncu: Annotated[
+        tuple[Path, ...],
+        Option(
+            "Nsight Compute report (.ncu-rep or CSV) of the same program; may be given several times.", metavar="FILE"
+        ),
+    ] = (),
+    **asked: Unpack[ProfileOptions],
 ) -> Report:
-    """The books and findings of a profile: what `gpuledger report` shows.
+    """Show where the time in PROFILE went, and what to do about it.
 
-    `ncu` are reports of Nsight Compute on its kernels, `profiled` is what `open_kernels` read of them.
+    Books every nanosecond of each GPU's time to one line: compute by kernel family, exposed communication and
+    copies, and idle time by what set it off. The lines sum to the window. Then shows what to change, ranked by what
+    it would save. With reports of Nsight Compute (--ncu), also shows what limits each kernel of the step, and what
+    fixing it would save. Of a memory snapshot of PyTorch it shows who holds the memory, see `gpuledger memory`.
+
+    \b
+    Examples:
+      gpuledger report run.sqlite
+      gpuledger report run.sqlite --brief
+      gpuledger report run.sqlite --step-range=decode
+      gpuledger report run.sqlite -o report.html
+      gpuledger report run.sqlite -o report.md --charts
+      gpuledger report run.sqlite --lang=zh
+      gpuledger report run.sqlite --ncu=layer.ncu-rep
+      gpuledger report replay.json.gz --names-from=capture.json.gz
+      gpuledger report run.json.gz --memory=run.memory.pickle
+      gpuledger report snapshot.pickle -o memory.html
     """
-    trace = ProfileReading(limits, progress, names_from, wanted.rank if wanted else None).trace(
-        profile, columns_for(), WHERE_SAMPLED
-    )
+    from gpuledger.findings.profiled_run import WHERE_SAMPLED, columns_for
+    from gpuledger.verbs.profiles import profile_name, read_profile
+
+    progress = asked.get("progress", NOBODY)
+    trace = read_profile(profile, columns_for(), WHERE_SAMPLED, **asked)
+    profiled = None
     if ncu:
         from gpuledger.read.ncu.reader import open_kernels
 
-        profiled = open_kernels(ncu, limits=limits, progress=progress)
-    return build_report(trace, profile_name(profile), wanted, profiled, stage=progress.stage)
+        profiled = open_kernels(ncu, limits=asked.get("limits", DEFAULT_LIMITS), progress=progress)
+    return build_report(trace, profile_name(profile), asked.get("wanted"), profiled, stage=progress.stage)
 
 
 def build_report(
@@ -79,5 +69,10 @@ def build_report(
     stage: TellStage = NOBODY.stage,
 ) -> Report:
     """The books and findings of a trace, together with what Nsight Compute measured of its kernels."""
+    from msgspec.structs import asdict
+
+    from gpuledger.findings.profiled_run import diagnose
+    from gpuledger.verbs.profiled_report import Report
+
     run = diagnose(trace, name, wanted or Selection(), profiled, stage=stage, shows_levels=True)
     return Report(**asdict(run))

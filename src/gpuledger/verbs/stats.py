@@ -2,30 +2,96 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Final
 
-from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS, NvidiaReport, columns_for
 from gpuledger.errors import NothingRecorded
 from gpuledger.limits import DEFAULT_LIMITS, Limits
-from gpuledger.present.views.nvidia import StatsAnswer, nvidia_sheet, stats_answer
 from gpuledger.stages import NOBODY, Listener
-from gpuledger.trace.model import Trace
-from gpuledger.verbs import DEFAULT_REPORTS
-from gpuledger.verbs.profiles import Profile, ProfileReading, profile_name
+from gpuledger.verbs.definition import Option, Profile
+
+if TYPE_CHECKING:
+    from gpuledger.present.views.nvidia import StatsAnswer
+    from gpuledger.trace.model import Trace
+
+_DEFAULT_REPORTS: Final = ("cuda_gpu_kern_sum", "cuda_api_sum", "nvtx_sum")
+
+
+def _names() -> list[str]:
+    from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS
+
+    return list(NVIDIA_REPORTS)
+
+
+def _known_names(text: str) -> str:
+    """The same names, if they are NVIDIA's."""
+    import difflib
+
+    known = _names()
+    for name in _split(text):
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            meant = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(known)}."
+            raise ValueError(f"no report {name!r}. {meant}")
+    return text
+
+
+def _split(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def stats(
     profile: Profile,
-    reports: Sequence[str] = DEFAULT_REPORTS,
+    reports: Annotated[
+        tuple[str, ...],
+        Option(
+            f"NVIDIA's name of a table; several with commas. Default: {','.join(_DEFAULT_REPORTS)}.",
+            "-r --report",
+            "NAME[,NAME...]",
+            _known_names,
+            _names,
+        ),
+    ]
+    | Sequence[str] = (),
     *,
     limits: Limits = DEFAULT_LIMITS,
     progress: Listener = NOBODY,
 ) -> StatsAnswer:
-    """NVIDIA's summary tables, to the nanosecond; `reports` are their names, as `nsys stats` has them."""
-    asked = named_reports(reports)
-    trace = ProfileReading(limits, progress).trace(profile, columns_for(asked))
+    """Print NVIDIA's summary tables of PROFILE, to the nanosecond.
+
+    The CSV equals what `nsys stats --format csv` of nsys 2025.3 prints: header, rows, order and digits. Times are
+    those of the profile, with overlaps and nesting counted in full. On a terminal long names are cut in the middle;
+    CSV and JSON have them whole.
+
+    \b
+    Tables:
+      cuda_gpu_kern_sum      kernels
+      cuda_gpu_kern_gb_sum   kernels by launch shape
+      cuda_api_sum           CUDA calls
+      cuda_gpu_sum           kernels and copies
+      cuda_api_gpu_sum       CUDA calls, kernels and copies
+      cuda_gpu_mem_time_sum  copies and memsets, by time
+      cuda_gpu_mem_size_sum  copies and memsets, by bytes
+      cuda_kern_exec_sum     from the launch call to the kernel's end
+      nvtx_sum               ranges, time on the host
+      nvtx_pushpop_sum       push/pop ranges, time on the host
+      nvtx_gpu_proj_sum      ranges, time on the GPU
+      nvtx_kern_sum          kernels by range
+      osrt_sum               operating-system calls
+
+    \b
+    Examples:
+      gpuledger stats run.sqlite
+      gpuledger stats run.sqlite --report=nvtx_kern_sum --format=csv
+      gpuledger stats run.sqlite --report=cuda_gpu_kern_sum -o kernels.json
+    """
+    from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS, columns_for
+    from gpuledger.present.views.nvidia import nvidia_sheet, stats_answer
+    from gpuledger.verbs.profiles import profile_name, read_profile
+
+    names = dict.fromkeys(name for text in reports or _DEFAULT_REPORTS for name in _split(_known_names(text)))
+    asked = tuple(NVIDIA_REPORTS[name] for name in names)
+    trace = read_profile(profile, columns_for(asked), limits=limits, progress=progress)
     progress.stage("making the tables")
     answer = stats_answer(
         profile_name(profile), [(report, nvidia_sheet(report, trace)) for report in asked], trace.health
@@ -33,16 +99,6 @@ def stats(
     if not answer.tables():
         raise _nothing(answer, trace)
     return answer
-
-
-def named_reports(names: Sequence[str]) -> tuple[NvidiaReport[Any], ...]:
-    """NVIDIA's tables by name, each once; ValueError says which name is none of them, and what may be meant."""
-    for name in names:
-        if name not in NVIDIA_REPORTS:
-            close = difflib.get_close_matches(name, NVIDIA_REPORTS, n=1)
-            meant = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(NVIDIA_REPORTS)}."
-            raise ValueError(f"no report {name!r}. {meant}")
-    return tuple(NVIDIA_REPORTS[name] for name in dict.fromkeys(names))
 
 
 def _nothing(answer: StatsAnswer, trace: Trace) -> NothingRecorded:

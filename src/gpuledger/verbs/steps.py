@@ -53,7 +53,6 @@ def steps(
       gpuledger steps run.sqlite --format=json | jq '.usual[0].median_ns'
     """
     from gpuledger.present.views.steps import steps_answer
-    from gpuledger.verbs.devices import read_devices
-    from gpuledger.verbs.profiles import WHERE_SAMPLED
+    from gpuledger.verbs.profiles import WHERE_SAMPLED, read_devices
 
     return steps_answer(*read_devices(profile, where_sampled=WHERE_SAMPLED, **asked), gpu_hour_price)

@@ -22,7 +22,8 @@ from gpuledger.present.views.steps import steps_answer
 from gpuledger.present.writers import write
 from gpuledger.present.writers.json import json_text
 from gpuledger.selection import Selection
-from gpuledger.verbs.report import Report, build_report
+from gpuledger.verbs.profiled_report import Report
+from gpuledger.verbs.report import build_report
 from support.profiles.nsys_exports import call, kernel, minimal, push
 from support.thorough import some
 from support.traces.book_checks import check_balance

@@ -13,7 +13,8 @@ from typing import Any
 from gpuledger.present.writers import write
 from gpuledger.read import open_trace
 from gpuledger.selection import Selection
-from gpuledger.verbs.report import Report, build_report
+from gpuledger.verbs.profiled_report import Report
+from gpuledger.verbs.report import build_report
 from support.profiles.nsys_exports import TID, call, insert, kernel, push
 
 VOID = {"meta", "link", "input", "br", "img", "hr"}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpuledger import Trace, build_report, open_trace
 from gpuledger.selection import Selection
-from gpuledger.verbs.report import Report
+from gpuledger.verbs.profiled_report import Report
 
 
 @functools.cache

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
+from typing import Annotated, Unpack
 
-import click
 from msgspec.structs import replace
 
 from gpuledger.capture import manifest as manifests
@@ -25,79 +26,71 @@ from gpuledger.capture.record import (
     Recording,
     close_recording,
     first_manifest,
-    last_line,
     nsys_plain,
     record_program,
 )
 from gpuledger.cli.capture import options as shared
-from gpuledger.cli.capture.options import CaptureOptions, tell, warn
-from gpuledger.cli.inputs import words
+from gpuledger.cli.capture.options import CaptureManner, CaptureOptions, tell, warn
+from gpuledger.cli.commands import command_of
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.machine import ASKED, find_nsys, why_not_sampled
-from gpuledger.system.processes import run, run_attended
+from gpuledger.system.processes import last_line, run, run_attended
+from gpuledger.verbs.definition import Option, VerbArgument
 
 _HELP_SECONDS = 20.0
 
 
-def _presets(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for names in given for name in names.split(",")))
+def _presets(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
     for name in names:
         if name not in PRESETS:
-            raise click.BadParameter(f"{name!r} is no preset. There are: {', '.join(PRESETS)}.")
+            raise ValueError(f"{name!r} is no preset. There are: {', '.join(PRESETS)}.")
     return names
 
 
-@click.command(context_settings=shared.COMMAND_FIRST)
-@click.option(
-    "--preset",
-    "presets",
-    multiple=True,
-    callback=_presets,
-    shell_complete=words(lambda: PRESETS),
-    metavar="NAME[,NAME...]",
-    help="What to record; see above. Default: steady if COMMAND has --cuda-profiler, else launch.",
-)
-@click.option("--trace", metavar="A,B,C", help="What nsys traces, in its words, e.g. cuda,nvtx,osrt,cublas.")
-@click.option("--delay", type=click.FloatRange(0, 1e6), metavar="S", help="Start recording after S seconds.")
-@click.option(
-    "--duration",
-    type=click.FloatRange(0, 1e6, min_open=True),
-    metavar="S",
-    help="Record for S seconds, then end COMMAND.",
-)
-@click.option("--set", "settings", multiple=True, metavar="FLAG=VALUE", help="Any other flag of `nsys profile`.")
-@click.option(
-    "--gpu-metrics/--no-gpu-metrics",
-    default=None,
-    help="Sample the GPU's counters every 50 us: what each kernel uses of SMs, tensor cores and DRAM. Default: where "
-    "the machine allows it and what is recorded is short (steady, or --duration up to a minute). A minute is some 20 "
-    "million values; a GPU-bound program is slowed by 1 %.",
-)
-@shared.VIA_OPTION
-@shared.PLAIN_OPTION
-@shared.LINES_OPTION
-@click.option("--session", metavar="NAME", help="Only start COMMAND, to be recorded with `gpuledger capture start`.")
-@click.option(
-    "--rank-variable",
-    metavar="NAME",
-    help="For multi: the environment variable that holds the rank. Default: auto-detected.",
-)
-@shared.capture_options
-def nsys(
-    presets: tuple[str, ...],
-    trace: str | None,
-    delay: float | None,
-    duration: float | None,
-    settings: tuple[str, ...],
-    gpu_metrics: bool | None,
-    via: str | None,
-    no_plain: bool,
-    no_lines: bool,
-    session: str | None,
-    rank_variable: str | None,
-    manner: CaptureOptions,
-    command: tuple[str, ...],
+def _nsys(
+    *,
+    presets: Annotated[
+        tuple[tuple[str, ...], ...],
+        Option(
+            "What to record; see above. Default: steady if COMMAND has --cuda-profiler, else launch.",
+            "--preset",
+            "NAME[,NAME...]",
+            _presets,
+            lambda: PRESETS,
+        ),
+    ] = (),
+    trace: Annotated[
+        str | None, Option("What nsys traces, in its words, e.g. cuda,nvtx,osrt,cublas.", metavar="A,B,C")
+    ] = None,
+    delay: Annotated[
+        float | None, Option("Start recording after S seconds.", metavar="S", least=0, most=1_000_000)
+    ] = None,
+    duration: Annotated[
+        float | None, Option("Record for S seconds, then end COMMAND.", metavar="S", above=0, most=1_000_000)
+    ] = None,
+    settings: Annotated[tuple[str, ...], Option("Any other flag of `nsys profile`.", "--set", "FLAG=VALUE")] = (),
+    gpu_metrics: Annotated[
+        bool | None,
+        Option(
+            "Sample the GPU's counters every 50 us: what each kernel uses of SMs, tensor cores and DRAM. Default: "
+            "where the machine allows it and what is recorded is short (steady, or --duration up to a minute). A "
+            "minute is some 20 million values; a GPU-bound program is slowed by 1 %.",
+            "--gpu-metrics/--no-gpu-metrics",
+        ),
+    ] = None,
+    via: shared.Via = None,
+    no_plain: shared.NoPlain = False,
+    no_lines: shared.NoLines = False,
+    session: Annotated[
+        str | None, Option("Only start COMMAND, to be recorded with `gpuledger capture start`.", metavar="NAME")
+    ] = None,
+    rank_variable: Annotated[
+        str | None,
+        Option("For multi: the environment variable that holds the rank. Default: auto-detected.", metavar="NAME"),
+    ] = None,
+    **asked: Unpack[CaptureOptions],
 ) -> None:
     """Record a timeline of COMMAND with Nsight Systems.
 
@@ -124,9 +117,14 @@ def nsys(
       gpuledger capture nsys --preset=steady,graph --dry-run -- python bench.py
       gpuledger capture nsys --no-gpu-metrics -- python bench.py --cuda-profiler
     """
+    manner = shared.manner_of(asked)
+    command = manner.command
     name = planned.session_name(session) if session is not None else None
     wishes = planned.complete_wishes(
-        Wishes(presets, trace, delay, duration, settings, rank_variable, name, gpu_metrics), command
+        Wishes(
+            tuple(dict.fromkeys(chain(*presets))), trace, delay, duration, settings, rank_variable, name, gpu_metrics
+        ),
+        command,
     )
     if name is not None:
         _launch_session(name, wishes, manner, command, via)
@@ -137,7 +135,7 @@ def nsys(
 
 def _profile(
     wishes: Wishes,
-    manner: CaptureOptions,
+    manner: CaptureManner,
     command: tuple[str, ...],
     there: Remote | None,
     *,
@@ -205,7 +203,7 @@ def _profile(
 
 
 def _launch_session(
-    name: str, wishes: Wishes, manner: CaptureOptions, command: tuple[str, ...], via: str | None
+    name: str, wishes: Wishes, manner: CaptureManner, command: tuple[str, ...], via: str | None
 ) -> None:
     if via is not None:
         claim = "--session with --via: a session is reached only on its own machine"
@@ -228,17 +226,18 @@ def _launch_session(
 
 
 _LOOK_EVERY_S = 0.05
-_NAMED = click.argument("session", metavar="NAME")
-_NO_REPORT = click.option("--no-report", is_flag=True, help="Record and check only.")
+_Session = Annotated[str, VerbArgument("NAME")]
+_NoReport = Annotated[bool, Option("Record and check only.")]
 
 
-@click.command()
-@_NAMED
-@click.option("-o", "--output", "name", metavar="NAME", help="Name of the profile. Default: by the session.")
-@click.option("--duration", type=click.FloatRange(0, 1e6, min_open=True), metavar="S", help="Stop after so long.")
-@click.option("--force", is_flag=True, help="Overwrite an earlier capture of that name.")
-@_NO_REPORT
-def start(session: str, name: str | None, duration: float | None, force: bool, no_report: bool) -> None:
+def _start(
+    session: _Session,
+    *,
+    name: Annotated[str | None, Option("Name of the profile. Default: by the session.", "-o --output", "NAME")] = None,
+    duration: Annotated[float | None, Option("Stop after so long.", metavar="S", above=0, most=1_000_000)] = None,
+    force: Annotated[bool, Option("Overwrite an earlier capture of that name.")] = False,
+    no_report: _NoReport = False,
+) -> None:
     """Begin to record a server that was started with `capture nsys --session=NAME`.
 
     With --duration it stops by itself, and reports; else `gpuledger capture stop NAME` does. Ctrl-C stops it early, and
@@ -276,10 +275,7 @@ def start(session: str, name: str | None, duration: float | None, force: bool, n
     shared.finish(outcome, CaptureWishes(duration_ns=int(duration * 1e9)), no_report=no_report)
 
 
-@click.command()
-@_NAMED
-@_NO_REPORT
-def stop(session: str, no_report: bool) -> None:
+def _stop(session: _Session, *, no_report: _NoReport = False) -> None:
     """End a recording that `gpuledger capture start NAME` began, check it and report on it.
 
     \b
@@ -323,3 +319,7 @@ def _stop_recording(recording: Recording, begun: Manifest, interruption: Interru
         done = run_attended(_stop_command(recording), again, quiet=True)
     said = replace(done, interrupted=done.interrupted or early, seconds=time.time() - began)
     return close_recording(recording, begun, said, interruption)
+
+
+nsys = command_of(_nsys, "nsys", context_settings=shared.COMMAND_FIRST)
+start, stop = command_of(_start, "start"), command_of(_stop, "stop")

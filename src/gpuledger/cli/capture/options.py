@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Final, NoReturn, TypedDict
 
 import click
 from msgspec import Struct
@@ -25,9 +24,9 @@ from gpuledger.capture.launchers import Remote, is_direct
 from gpuledger.capture.manifest import (
     FINISHED,
     INTERRUPTED,
+    CaptureCheck,
     EnvironmentWishes,
     PlainRun,
-    RecordedCheck,
     Witness,
     environment,
     environment_wishes,
@@ -42,14 +41,34 @@ from gpuledger.limits import DEFAULT_LIMITS
 from gpuledger.present.views.runs.doctor import checks_text, files_text
 from gpuledger.read import open_trace
 from gpuledger.units import time_text
+from gpuledger.verbs.definition import Option, VerbArgument
 
-COMMAND_FIRST = {"allow_interspersed_args": False}
+COMMAND_FIRST: Final = {"allow_interspersed_args": False}
 """Options end where COMMAND begins, also without `--` before it."""
 
 
-class CaptureOptions(Struct, frozen=True):
-    """How to capture, whatever is captured."""
+class CaptureOptions(TypedDict, total=False):
+    """COMMAND, and the options that every capture has."""
 
+    command: Annotated[tuple[str, ...], VerbArgument("-- COMMAND...")]
+    name: Annotated[str | None, Option("Name of the profile. Default: from COMMAND.", "-o --output", "NAME")]
+    force: Annotated[bool, Option("Overwrite an earlier capture of that name.")]
+    dry_run: Annotated[bool, Option("Print what would run, and run nothing.")]
+    explain: Annotated[bool, Option("Print each flag with its reason, and run nothing.")]
+    no_report: Annotated[bool, Option("Record and check only.")]
+    env: Annotated[
+        tuple[str, ...],
+        Option(
+            "NAME=VALUE sets it for COMMAND; NAME forwards it through --via. Both are recorded.",
+            metavar="NAME[=VALUE]",
+        ),
+    ]
+
+
+class CaptureManner(Struct, frozen=True):
+    """What to record, and how, whatever records it."""
+
+    command: tuple[str, ...]
     name: str | None
     force: bool
     dry_run: bool
@@ -62,36 +81,20 @@ class CaptureOptions(Struct, frozen=True):
         return self.dry_run or self.explain
 
 
-def capture_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """COMMAND, and the options that every capture has, handed to the verb as `command` and `manner`."""
-
-    @functools.wraps(verb)
-    def with_manner(*arguments: object, variables: tuple[str, ...], command: tuple[str, ...], **options: Any) -> None:
-        own = {name: options.pop(name) for name in ("name", "force", "dry_run", "explain", "no_report")}
-        manner = CaptureOptions(**own, variables=environment_wishes(variables))
-        verb(*arguments, manner=manner, command=a_program(command), **options)
-
-    options = (
-        click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED),
-        click.option("-o", "--output", "name", metavar="NAME", help="Name of the profile. Default: from COMMAND."),
-        click.option("--force", is_flag=True, help="Overwrite an earlier capture of that name."),
-        click.option("--dry-run", is_flag=True, help="Print what would run, and run nothing."),
-        click.option("--explain", is_flag=True, help="Print each flag with its reason, and run nothing."),
-        click.option("--no-report", is_flag=True, help="Record and check only."),
-        click.option(
-            "--env",
-            "variables",
-            multiple=True,
-            metavar="NAME[=VALUE]",
-            help="NAME=VALUE sets it for COMMAND; NAME forwards it through --via. Both are recorded.",
-        ),
+def manner_of(asked: CaptureOptions) -> CaptureManner:
+    """The manner that options ask for."""
+    return CaptureManner(
+        _a_program(asked["command"]),
+        asked["name"],
+        asked["force"],
+        asked["dry_run"],
+        asked["explain"],
+        asked["no_report"],
+        environment_wishes(asked["env"]),
     )
-    for option in reversed(options):
-        with_manner = option(with_manner)
-    return with_manner
 
 
-def a_program(command: tuple[str, ...]) -> tuple[str, ...]:
+def _a_program(command: tuple[str, ...]) -> tuple[str, ...]:
     """COMMAND, which must be a program."""
     if not command or not command[0]:
         raise click.UsageError("no COMMAND to record. Write it behind `--`.", click.get_current_context(silent=True))
@@ -100,16 +103,12 @@ def a_program(command: tuple[str, ...]) -> tuple[str, ...]:
     return command
 
 
-VIA_OPTION = click.option(
-    "--via", metavar="PREFIX", help="Run elsewhere: 'ssh HOST' or 'kubectl exec POD --'; results are copied back."
-)
-PLAIN_OPTION = click.option(
-    "--no-plain", is_flag=True, help="Skip the unprofiled run of COMMAND that times its window first."
-)
-
-LINES_OPTION = click.option(
-    "--no-lines", is_flag=True, help="Do not sample the Python stacks of COMMAND, which name lines of code."
-)
+Via = Annotated[
+    str | None,
+    Option("Run elsewhere: 'ssh HOST' or 'kubectl exec POD --'; results are copied back.", metavar="PREFIX"),
+]
+NoPlain = Annotated[bool, Option("Skip the unprofiled run of COMMAND that times its window first.")]
+NoLines = Annotated[bool, Option("Do not sample the Python stacks of COMMAND, which name lines of code.")]
 
 
 def why_unsampled(there: Remote | None, *, no_lines: bool) -> str | None:
@@ -127,7 +126,7 @@ def sampling_notes(unsampled: str | None) -> list[str]:
 
 
 def witness_for(
-    manner: CaptureOptions, command: tuple[str, ...], place: CapturePlace, there: Remote | None
+    manner: CaptureManner, command: tuple[str, ...], place: CapturePlace, there: Remote | None
 ) -> Witness | None:
     """Who looks at the program's environment: elsewhere always, here where something may change what --env names."""
     wishes = manner.variables
@@ -158,7 +157,7 @@ def plain_run_notes(plain: PlainProgram | PlainRun) -> list[str]:
 
 
 def shown_command(
-    manner: CaptureOptions,
+    manner: CaptureManner,
     argv: Sequence[str],
     there: Remote | None = None,
     witness: Witness | None = None,
@@ -218,7 +217,7 @@ def called_as() -> tuple[str, ...]:
 
 
 def print_plan(
-    manner: CaptureOptions,
+    manner: CaptureManner,
     reasons: Sequence[tuple[str, str]],
     commands: Sequence[Sequence[str]],
     notes: Sequence[str] = (),
@@ -263,13 +262,13 @@ def finish(outcome: CaptureOutcome, asked: CaptureWishes | None, *, no_report: b
 
 
 def _report_timeline(outcome: CaptureOutcome, asked: CaptureWishes, *, no_report: bool) -> None:
-    checks: list[RecordedCheck] = []
+    checks: list[CaptureCheck] = []
     for profile in outcome.profiles:
         with progress(quiet=False) as tell_progress:
             found = check_capture(open_trace(profile, progress=tell_progress), asked)
         if len(outcome.profiles) > 1:
-            found = tuple(replace(check, name=f"{profile.name}: {check.name}") for check in found)
-        checks += [RecordedCheck(check.name, check.verdict, check.found, check.advice) for check in found]
+            found = tuple(replace(check, check=f"{profile.name}: {check.check}") for check in found)
+        checks += found
         for line in checks_text(found):
             tell(line)
     plain = outcome.manifest.plain
@@ -286,12 +285,12 @@ def _report_timeline(outcome: CaptureOutcome, asked: CaptureWishes, *, no_report
 
 
 def _report(profiles: Sequence[Path]) -> None:
-    from gpuledger.cli.verbs.report import report
+    from gpuledger.cli.main import verb_named
 
     sys.stdout.flush()
     snapshot = profiles[0].with_name(profiles[0].name.removesuffix(REPORTS["torch"]) + MEMORY)
     beside = snapshot if snapshot != profiles[0] and snapshot.is_file() else None
-    click.get_current_context().invoke(report, profile=profiles[0], memory=beside, limits=DEFAULT_LIMITS)
+    click.get_current_context().invoke(verb_named("report"), profile=profiles[0], memory=beside, limits=DEFAULT_LIMITS)
     if len(profiles) > 1:
         from gpuledger.present.safe_text import shell_word
 

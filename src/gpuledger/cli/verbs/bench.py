@@ -6,17 +6,19 @@ import importlib
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
-from gpuledger.cli.inputs import words
-from gpuledger.cli.output import Output, output_options
+from gpuledger.cli.commands import command_of
+from gpuledger.cli.inputs import VerbCommand
+from gpuledger.cli.output import Output
 from gpuledger.diagnosis.cases import DiagnosisBenchmark, DiagnosisCase, answers_at, answers_text, diagnosis_benchmark
 from gpuledger.diagnosis.score import captures_folder, own_answers, tool_score
 from gpuledger.errors import MissingPackage
 from gpuledger.present.views.runs.bench import bench_document, diagnosis_answer
 from gpuledger.system.files import refuse_existing
+from gpuledger.verbs.definition import Option, VerbArgument
 
 BENCHES = {
     "moe": "An MoE layer on one device: experts in a loop, as one padded GEMM, or grouped.",
@@ -34,7 +36,7 @@ BENCHES = {
 DIAGNOSIS = "diagnosis"  # no workload: it scores reports, and has options of its own
 
 
-class _Bench(click.Command):
+class _Bench(VerbCommand):
     """Lists the workloads in its help, and hands over where no workload is asked for."""
 
     def make_context(
@@ -53,16 +55,12 @@ class _Bench(click.Command):
         super().format_options(ctx, formatter)
 
 
-@click.command(
-    cls=_Bench,
-    context_settings={"ignore_unknown_options": True, "help_option_names": []},
-    epilog="`gpuledger bench NAME --help` lists the options of one.",
-)
-@click.argument("name", metavar="NAME", required=False, shell_complete=words(lambda: (*BENCHES, DIAGNOSIS)))
-@click.argument("arguments", metavar="[OPTIONS OF NAME]...", nargs=-1, type=click.UNPROCESSED)
-@output_options
-@click.pass_context
-def bench(context: click.Context, name: str | None, arguments: tuple[str, ...], output: Output) -> None:
+def _bench(
+    name: Annotated[str | None, VerbArgument("NAME", completes=lambda: (*BENCHES, DIAGNOSIS))] = None,
+    arguments: Annotated[tuple[str, ...], VerbArgument("[OPTIONS OF NAME]...")] = (),
+    *,
+    output: Output,
+) -> None:
     """Run a program to profile: an MoE layer, a decoder, a server's steps, a transport, a barrier.
 
     Each checks what it computes against an independent answer, marks its parts with NVTX ranges, runs on a GPU or, at a
@@ -79,7 +77,7 @@ def bench(context: click.Context, name: str | None, arguments: tuple[str, ...], 
     The exit code is 3 where a target was missed.
     """
     if name is None or name in ("-h", "--help"):
-        click.echo(context.get_help())
+        click.echo(click.get_current_context().get_help())
         return
     if name not in BENCHES:
         raise click.UsageError(f"no workload {name!r}. There are: {', '.join((*BENCHES, DIAGNOSIS))}.")
@@ -107,15 +105,15 @@ def _result(name: str, arguments: tuple[str, ...]) -> dict[str, Any] | None:
     return result
 
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
-
-@click.command()
-@click.option("--answers", "files", type=_FILE, multiple=True, help="Score a tool's answers; repeat to compare tools.")
-@click.option("--write-answers", "written", type=_FILE, help="Also write our own answers to this file.")
-@click.option("--only", metavar="CASE[,CASE...]", help="Only some cases.")
-@output_options
-def diagnosis(files: tuple[Path, ...], written: Path | None, only: str | None, output: Output) -> None:
+def _diagnosis(
+    *,
+    files: Annotated[
+        tuple[Path, ...], Option("Score a tool's answers; repeat to compare tools.", "--answers", "FILE")
+    ] = (),
+    written: Annotated[Path | None, Option("Also write our own answers to this file.", "--write-answers")] = None,
+    only: Annotated[str | None, Option("Only some cases.", metavar="CASE[,CASE...]")] = None,
+    output: Output,
+) -> None:
     """Score how well a tool names planted faults, and what fixing them saved.
 
     100 captures of programs whose fault is known: 73 with a fault (the fix was measured, with and without the
@@ -166,3 +164,14 @@ def _choose_cases(benchmark: DiagnosisBenchmark, only: str | None) -> DiagnosisB
     if not ids:
         raise click.BadParameter("names no case.", param_hint="--only")
     return benchmark.only(ids)
+
+
+bench = command_of(
+    _bench,
+    "bench",
+    has_page=False,
+    kind=_Bench,
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    epilog="`gpuledger bench NAME --help` lists the options of one.",
+)
+diagnosis = command_of(_diagnosis, "diagnosis", has_page=False)

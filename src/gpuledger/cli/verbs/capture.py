@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Annotated, Literal, Unpack
+
 import click
 
 from gpuledger.capture.completeness import CaptureWishes
 from gpuledger.capture.launchers import remote
-from gpuledger.capture.ncu import ENDING, SETS, Choice, Measure, check_metrics, ncu_flags
+from gpuledger.capture.ncu import ENDING, Choice, Measure, check_metrics, ncu_flags
 from gpuledger.capture.output_files import place_for
 from gpuledger.capture.record import ELSEWHERE, LEFT_OUT, Recording, record_program, torch_plain
 from gpuledger.capture.rocprof import RocprofWishes, rocprof_flags
@@ -15,34 +18,28 @@ from gpuledger.capture.window import opens_window
 from gpuledger.cli.capture import options as shared
 from gpuledger.cli.capture.nsys import nsys, start, stop
 from gpuledger.cli.capture.options import CaptureOptions, tell, warn
-from gpuledger.cli.inputs import regex_option
+from gpuledger.cli.commands import command_of
 from gpuledger.errors import GpuledgerError
 from gpuledger.system.machine import find_ncu, find_rocprof
+from gpuledger.verbs.definition import Option, regex_option
 
 
-@click.command(context_settings=shared.COMMAND_FIRST)
-@regex_option("--kernel", said="Only kernels whose function's name matches.")
-@click.option("--launch-skip", type=click.IntRange(0), metavar="N", help="Let so many matching launches pass first.")
-@click.option("--launch-count", type=click.IntRange(1), metavar="N", help="Profile so many launches.")
-@click.option(
-    "--set",
-    "set_",
-    type=click.Choice(list(SETS)),
-    default="verdict",
-    help="What to measure. Default: what verdicts need.",
-)
-@click.option("--metrics", metavar="NAME[,NAME...]", help="Measure these instead of a set; names are checked.")
-@shared.VIA_OPTION
-@shared.capture_options
-def ncu(
-    kernel: str | None,
-    launch_skip: int | None,
-    launch_count: int | None,
-    set_: str,
-    metrics: str | None,
-    via: str | None,
-    manner: CaptureOptions,
-    command: tuple[str, ...],
+def _ncu(
+    *,
+    kernel: Annotated[str | None, regex_option("Only kernels whose function's name matches.")] = None,
+    launch_skip: Annotated[
+        int | None, Option("Let so many matching launches pass first.", metavar="N", least=0)
+    ] = None,
+    launch_count: Annotated[int | None, Option("Profile so many launches.", metavar="N", least=1)] = None,
+    set_: Annotated[
+        Literal["verdict", "full", "roofline", "basic"],
+        Option("What to measure. Default: what verdicts need.", "--set"),
+    ] = "verdict",
+    metrics: Annotated[
+        str | None, Option("Measure these instead of a set; names are checked.", metavar="NAME[,NAME...]")
+    ] = None,
+    via: shared.Via = None,
+    **asked: Unpack[CaptureOptions],
 ) -> None:
     """Profile single kernels of COMMAND with Nsight Compute, and say what limits each.
 
@@ -56,6 +53,8 @@ def ncu(
       gpuledger capture ncu --kernel=mlp --set=roofline -o mlp -- python bench.py
       gpuledger capture ncu --metrics=dram__bytes.sum --dry-run -- ./bench
     """
+    manner = shared.manner_of(asked)
+    command = manner.command
     measure = Measure.of_set(set_) if metrics is None else Measure.of_metrics(check_metrics(metrics))
     place = place_for(manner.name, command, "ncu", force=manner.force)
     there = remote(via) if via is not None else None
@@ -97,33 +96,23 @@ def ncu(
     shared.finish(record_program(recording, tell), None, no_report=manner.no_report)
 
 
-@click.command(context_settings=shared.COMMAND_FIRST)
-@click.option("--wait", type=click.IntRange(0), default=0, metavar="N", help="Steps to let pass first. Default: 0.")
-@click.option("--warmup", type=click.IntRange(0), default=1, metavar="N", help="Steps to throw away then. Default: 1.")
-@click.option("--active", type=click.IntRange(1), metavar="N", help="Steps to record. Default: a range, or all.")
-@click.option("--step-range", metavar="NAME", help="With --active: a step is an NVTX range of this name.")
-@click.option("--record-shapes", is_flag=True, help="The shapes of operators' inputs: gives TFLOP/s.")
-@click.option("--with-stack", is_flag=True, help="Python's call stacks: slow, but names lines.")
-@click.option(
-    "--memory", is_flag=True, help="Allocations and releases of tensors, and a snapshot of torch's allocator."
-)
-@shared.VIA_OPTION
-@shared.PLAIN_OPTION
-@shared.LINES_OPTION
-@shared.capture_options
-def torch(
-    wait: int,
-    warmup: int,
-    active: int | None,
-    step_range: str | None,
-    record_shapes: bool,
-    with_stack: bool,
-    memory: bool,
-    via: str | None,
-    no_plain: bool,
-    no_lines: bool,
-    manner: CaptureOptions,
-    command: tuple[str, ...],
+def _torch(
+    *,
+    wait: Annotated[int, Option("Steps to let pass first. Default: 0.", metavar="N", least=0)] = 0,
+    warmup: Annotated[int, Option("Steps to throw away then. Default: 1.", metavar="N", least=0)] = 1,
+    active: Annotated[int | None, Option("Steps to record. Default: a range, or all.", metavar="N", least=1)] = None,
+    step_range: Annotated[
+        str | None, Option("With --active: a step is an NVTX range of this name.", metavar="NAME")
+    ] = None,
+    record_shapes: Annotated[bool, Option("The shapes of operators' inputs: gives TFLOP/s.")] = False,
+    with_stack: Annotated[bool, Option("Python's call stacks: slow, but names lines.")] = False,
+    memory: Annotated[
+        bool, Option("Allocations and releases of tensors, and a snapshot of torch's allocator.")
+    ] = False,
+    via: shared.Via = None,
+    no_plain: shared.NoPlain = False,
+    no_lines: shared.NoLines = False,
+    **asked: Unpack[CaptureOptions],
 ) -> None:
     """Record the operators of a Python program with torch.profiler.
 
@@ -145,6 +134,8 @@ def torch(
     """
     if step_range is not None and active is None:
         raise GpuledgerError("--step-range defines the step, but not how many to record", hint="add --active=N")
+    manner = shared.manner_of(asked)
+    command = manner.command
     schedule = Schedule(wait, warmup if active else 0, active or 0, step_range, record_shapes, with_stack, memory)
     place = place_for(manner.name, command, "torch", force=manner.force)
     there = remote(via) if via is not None else None
@@ -192,23 +183,17 @@ def torch(
     shared.finish(record_program(recording, tell), CaptureWishes(memory=memory), no_report=manner.no_report)
 
 
-@click.command(context_settings=shared.COMMAND_FIRST)
-@click.option("--hsa", is_flag=True, help="Record HSA's calls too: many, and they slow the host.")
-@click.option(
-    "--pmc", metavar="NAME[,NAME...]", help="Hardware counters of kernels; `rocprofv3-avail list --pmc` has names."
-)
-@regex_option("--kernel", said="Counters of kernels whose name matches alone.")
-@click.option("--delay", type=click.FloatRange(0), metavar="S", help="Seconds to let pass before recording.")
-@click.option("--duration", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds to record.")
-@shared.capture_options
-def rocprof(
-    hsa: bool,
-    pmc: str | None,
-    kernel: str | None,
-    delay: float | None,
-    duration: float | None,
-    manner: CaptureOptions,
-    command: tuple[str, ...],
+def _rocprof(
+    *,
+    hsa: Annotated[bool, Option("Record HSA's calls too: many, and they slow the host.")] = False,
+    pmc: Annotated[
+        str | None,
+        Option("Hardware counters of kernels; `rocprofv3-avail list --pmc` has names.", metavar="NAME[,NAME...]"),
+    ] = None,
+    kernel: Annotated[str | None, regex_option("Counters of kernels whose name matches alone.")] = None,
+    delay: Annotated[float | None, Option("Seconds to let pass before recording.", metavar="S", least=0)] = None,
+    duration: Annotated[float | None, Option("Seconds to record.", metavar="S", above=0)] = None,
+    **asked: Unpack[CaptureOptions],
 ) -> None:
     """Record the timeline of COMMAND on an AMD GPU with rocprofv3.
 
@@ -221,6 +206,8 @@ def rocprof(
       gpuledger capture rocprof --delay=60 --duration=20 -- ./serve
       gpuledger capture rocprof --pmc=SQ_WAVES --kernel=gemm --dry-run -- ./bench
     """
+    manner = shared.manner_of(asked)
+    command = manner.command
     counters = tuple(name.strip() for name in (pmc or "").split(",") if name.strip())
     place = place_for(manner.name, command, "rocprof", force=manner.force)
     flags = rocprof_flags(RocprofWishes(hsa, counters, kernel, delay, duration), place)
@@ -245,8 +232,8 @@ def rocprof(
         called_as=shared.called_as(),
         delay=delay,
     )
-    asked = CaptureWishes(duration_ns=None if duration is None else round(duration * 1e9))
-    shared.finish(record_program(recording, tell), asked, no_report=manner.no_report)
+    wishes = CaptureWishes(duration_ns=None if duration is None else round(duration * 1e9))
+    shared.finish(record_program(recording, tell), wishes, no_report=manner.no_report)
 
 
 @click.group(subcommand_metavar="TOOL [OPTIONS] -- COMMAND...")
@@ -269,5 +256,7 @@ def capture() -> None:
     """
 
 
-for command in (nsys, torch, ncu, rocprof, start, stop):
+ours: dict[str, Callable[..., None]] = {"torch": _torch, "ncu": _ncu, "rocprof": _rocprof}
+made = (command_of(tool, name, context_settings=shared.COMMAND_FIRST) for name, tool in ours.items())
+for command in (nsys, *made, start, stop):
     capture.add_command(command)

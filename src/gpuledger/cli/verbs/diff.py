@@ -6,17 +6,16 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 from msgspec.structs import replace
 
-from gpuledger.cli.commands import command_of
 from gpuledger.cli.main import load
 from gpuledger.cli.output import Output
 from gpuledger.errors import OutputRefused
 from gpuledger.system.files import refuse_existing
-from gpuledger.verbs.diff import diff as verb
+from gpuledger.verbs.definition import Option
 
 if TYPE_CHECKING:
     from gpuledger.present.document import Document
@@ -25,25 +24,21 @@ if TYPE_CHECKING:
 TRIPPED = 3  # the exit code where a gate tripped
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.option("--junit", type=_FILE, metavar="FILE", help="Write the gates and the verdict as JUnit XML.")
-@click.option("--github", is_flag=True, help=f"Append the result as Markdown to ${_SUMMARY}, where that is set.")
-@click.option("--comment", is_flag=True, help="Write Markdown for a comment on a pull request: verdict, parts, places.")
-@click.option(
-    "--save-baseline", "baseline", type=_FILE, metavar="FILE", help="Save BEFORE alone, to compare with later."
-)
-def _show(
-    asked_verb: Callable[..., DiffAnswer],
+def diff(
+    verb: Callable[..., DiffAnswer],
     output: Output,
     *,
-    junit: Path | None,
-    github: bool,
-    comment: bool,
-    baseline: Path | None,
+    junit: Annotated[Path | None, Option("Write the gates and the verdict as JUnit XML.", metavar="FILE")] = None,
+    github: Annotated[bool, Option(f"Append the result as Markdown to ${_SUMMARY}, where that is set.")] = False,
+    comment: Annotated[bool, Option("Write Markdown for a comment on a pull request: verdict, parts, places.")] = False,
+    baseline: Annotated[
+        Path | None, Option("Save BEFORE alone, to compare with later.", "--save-baseline", metavar="FILE")
+    ] = None,
     **asked: Any,
 ) -> None:
+    """Show the comparison, save one side of it, or tell other programs of it."""
     load("gpuledger.present.views.compare.diff")
     from gpuledger.present.views.compare.diff_words import gate_values
     from gpuledger.verbs.compared_sides import pair_of_timings
@@ -62,7 +57,7 @@ def _show(
         return
     if comment and not asked["gates"]:
         asked["gates"] = ("step>0%",)  # what became of the step is the verdict
-    answer = asked_verb(**asked)
+    answer = verb(**asked)
     document = answer.document()
     if junit is not None:
         Output("xml", junit, output.force, output.quiet).write(_junit(answer))
@@ -74,9 +69,6 @@ def _show(
     output.show(document, remarks=tripped)
     if tripped:
         sys.exit(TRIPPED)
-
-
-diff = command_of(verb, show=_show)
 
 
 def _save(baseline: Path, asked: dict[str, Any], output: Output) -> None:

@@ -6,16 +6,18 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Annotated
 
 import click
 
-from gpuledger.cli.output import Output, english_options
+from gpuledger.cli.output import Output
 from gpuledger.doctor.check import ExaminedMachine, ProfileWriter
 from gpuledger.present.views.runs.doctor import doctor_answer
 from gpuledger.read import open_trace
 from gpuledger.read.nsys.report import NsysRepReader
 from gpuledger.read.source import look_at
 from gpuledger.trace.tables import Table
+from gpuledger.verbs.definition import Option, VerbArgument
 
 
 def _writer_of(profile: Path) -> ProfileWriter:
@@ -42,11 +44,12 @@ def _check_line(*, quiet: bool) -> Iterator[Callable[[str], None]]:
             click.echo("\r\x1b[K", err=True, nl=False)
 
 
-@click.command()
-@click.argument("profile", type=click.Path(path_type=Path), required=False)
-@click.option("--quick", is_flag=True, help="No trial captures: only look, start nothing on the GPU.")
-@english_options
-def doctor(profile: Path | None, quick: bool, output: Output) -> None:
+def doctor(
+    profile: Annotated[Path | None, VerbArgument()] = None,
+    *,
+    quick: Annotated[bool, Option("No trial captures: only look, start nothing on the GPU.")] = False,
+    output: Output,
+) -> None:
     """Check whether profiles can be recorded here, and how to fix what is in the way.
 
     Looks at the GPUs and their driver, nsys, ncu and torch, who may read the GPU's counters, containers, other

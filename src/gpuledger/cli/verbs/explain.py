@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated, Literal
 
 import click
 
-from gpuledger.cli.inputs import finding_codes
-from gpuledger.cli.output import language_option
 from gpuledger.cli.terminal import columns, has_colours
 from gpuledger.findings.pages import codes, page
 from gpuledger.present.terminal import Terminal
 from gpuledger.present.writers.page_text import page_text
+from gpuledger.verbs.definition import Option, VerbArgument
 
 
-@click.command()
-@click.argument("code", required=False, shell_complete=finding_codes)
-@language_option
-def explain(code: str | None, language: str) -> None:
+def explain(
+    code: Annotated[str | None, VerbArgument(completes="codes")] = None,
+    *,
+    language: Annotated[Literal["en", "zh"], Option("Language of the page: English or Chinese.", "--lang")] = "en",
+) -> None:
     """Explain a finding's CODE: symptom, how it was detected, causes, fix, how to verify.
 
     Without CODE, lists them all.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 from msgspec.structs import replace
 
 from gpuledger.cli.commands import command_of
 from gpuledger.cli.output import Output
+from gpuledger.verbs.definition import Option
 from gpuledger.verbs.history import add, blame, show, trend
 
 if TYPE_CHECKING:
@@ -32,8 +33,13 @@ def history() -> None:
     """
 
 
-@click.option("--comment", is_flag=True, help="Write Markdown for a comment on a pull request: trend, changes, causes.")
-def _show(verb: Callable[..., HistoryAnswer], output: Output, *, comment: bool, **asked: Any) -> None:
+def _show(
+    verb: Callable[..., HistoryAnswer],
+    output: Output,
+    *,
+    comment: Annotated[bool, Option("Write Markdown for a comment on a pull request: trend, changes, causes.")] = False,
+    **asked: Any,
+) -> None:
     answer = verb(**asked)
     if comment:
         replace(output, format="md").show(answer.comment())

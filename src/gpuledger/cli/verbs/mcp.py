@@ -8,21 +8,27 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import click
 
-from gpuledger.cli.inputs import cache_option, limits_option
 from gpuledger.errors import MissingPackage
-from gpuledger.limits import Limits
+from gpuledger.limits import DEFAULT_LIMITS, Limits
+from gpuledger.verbs.definition import PerProfile, VerbArgument
 
 
-@click.command()
-@click.argument(
-    "folders", metavar="[FOLDER]...", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path)
-)
-@limits_option
-@cache_option
-def mcp(folders: tuple[Path, ...], limits: Limits) -> None:
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if not path.is_dir():
+        raise ValueError(f"Directory {text!r} {'is a file' if path.exists() else 'does not exist'}.")
+    return path
+
+
+def mcp(
+    folders: Annotated[tuple[Path, ...], VerbArgument("[FOLDER]...", _folder, "files")] = (),
+    *,
+    limits: Annotated[Limits, PerProfile()] = DEFAULT_LIMITS,
+) -> None:
     """Serve profiles to agents over the Model Context Protocol (stdio), read-only.
 
     An agent can open profiles below FOLDER (default: the current folder; symbolic links are followed, and refused

@@ -6,14 +6,13 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Literal
 
 import click
 
 from gpuledger.capture.secrets import without_secrets
-from gpuledger.cli.inputs import one_by_one, words
 from gpuledger.cli.output import Output
 from gpuledger.errors import GpuledgerError, OutputRefused
-from gpuledger.present import FORMATS
 from gpuledger.present.safe_text import visible
 from gpuledger.present.views.runs.runbook import (
     RunbookAnswer,
@@ -50,58 +49,51 @@ from gpuledger.runbook.plan import (
 )
 from gpuledger.runbook.read import missing, runbook_of
 from gpuledger.system.interruption import Interruption
+from gpuledger.verbs.definition import Option, VerbArgument
 from gpuledger.version import own_version
 
 INTERRUPTED = 130
 
 
-def _pair(value: str) -> tuple[str, str]:
-    name, sign, text = value.partition("=")
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
     if not name or not sign:
-        raise click.BadParameter(f"{value!r}: expected NAME=VALUE")
-    return name, text
+        raise ValueError(f"{text!r}: expected NAME=VALUE")
+    return name, value
 
 
-@click.command()
-@click.argument("runbook", required=False, shell_complete=words(shipped_runbooks))
-@click.option("--list", "list_", is_flag=True, help="List the runbooks that come with gpuledger, and their questions.")
-@click.option("--size", metavar="SIZE", help="One of the runbook's sizes. Default: real where a GPU is, else small.")
-@click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", callback=one_by_one(_pair), help="Set a variable.")
-@click.option(
-    "--cell",
-    "picked",
-    multiple=True,
-    metavar="AXIS=VALUE",
-    callback=one_by_one(_pair),
-    help="Only cells with this value.",
-)
-@click.option(
-    "--via",
-    metavar="PREFIX",
-    help="Run its programs elsewhere, e.g. --via='ssh HOST' or --via='kubectl exec POD --'; figures and profiles are "
-    "copied back.",
-)
-@click.option("--dry-run", is_flag=True, help="Print every command of every cell; run nothing.")
-@click.option("--keep-going", is_flag=True, help="Where a cell fails, go on with the next.")
-@click.option("--again", is_flag=True, help="Run finished cells again too.")
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", help="Output format. Default: text.")
-@click.option(
-    "-o", "--output", "folder", type=click.Path(path_type=Path), help="The folder to work in. Default: runs/NAME."
-)
-@click.option("-q", "--quiet", is_flag=True, help="No progress or notes, only the result and errors.")
 def run(
-    runbook: str | None,
-    list_: bool,
-    size: str | None,
-    set_: tuple[tuple[str, str], ...],
-    picked: tuple[tuple[str, str], ...],
-    via: str | None,
-    dry_run: bool,
-    keep_going: bool,
-    again: bool,
-    format_: str,
-    folder: Path | None,
-    quiet: bool,
+    runbook: Annotated[str | None, VerbArgument(completes=shipped_runbooks)] = None,
+    *,
+    list_: Annotated[
+        bool, Option("List the runbooks that come with gpuledger, and their questions.", "--list")
+    ] = False,
+    size: Annotated[
+        str | None,
+        Option("One of the runbook's sizes. Default: real where a GPU is, else small.", metavar="SIZE"),
+    ] = None,
+    set_: Annotated[tuple[tuple[str, str], ...], Option("Set a variable.", "--set", "NAME=VALUE", _pair)] = (),
+    picked: Annotated[
+        tuple[tuple[str, str], ...], Option("Only cells with this value.", "--cell", "AXIS=VALUE", _pair)
+    ] = (),
+    via: Annotated[
+        str | None,
+        Option(
+            "Run its programs elsewhere, e.g. --via='ssh HOST' or --via='kubectl exec POD --'; figures and profiles "
+            "are copied back.",
+            metavar="PREFIX",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, Option("Print every command of every cell; run nothing.")] = False,
+    keep_going: Annotated[bool, Option("Where a cell fails, go on with the next.")] = False,
+    again: Annotated[bool, Option("Run finished cells again too.")] = False,
+    format_: Annotated[
+        Literal["text", "md", "csv", "json"], Option("Output format. Default: text.", "--format")
+    ] = "text",
+    folder: Annotated[
+        Path | None, Option("The folder to work in. Default: runs/NAME.", "-o --output", completes="files")
+    ] = None,
+    quiet: Annotated[bool, Option("No progress or notes, only the result and errors.", "-q --quiet")] = False,
 ) -> None:
     """Run RUNBOOK: benchmarks and captures over a matrix of settings, with a table over its cells.
 

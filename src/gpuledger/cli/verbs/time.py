@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
+from typing import Annotated, Literal
 
-import click
-
-from gpuledger.cli.output import Output, output_options
+from gpuledger.cli.output import Output
 from gpuledger.errors import GpuledgerError
 from gpuledger.present.views.runs.timing import time_answer, timed_pair_answer
 from gpuledger.system.nvml import GpuWatch, NotWatched
@@ -30,22 +29,21 @@ from gpuledger.timing.user_function import (
     require_callable,
     stdout_to_stderr,
 )
+from gpuledger.verbs.definition import Option, VerbArgument
 
 
-def _operation(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    if value is None:
-        return None
-    module, _sign, function = value.rpartition(":")
+def _operation(text: str) -> str:
+    module, _sign, function = text.rpartition(":")
     if not module or not all(part.isidentifier() for part in function.split(".")):
-        raise click.BadParameter(f"{value!r}: expected MODULE:FUNCTION, e.g. mocks.py:attention")
-    return value
+        raise ValueError(f"{text!r}: expected MODULE:FUNCTION, e.g. mocks.py:attention")
+    return text
 
 
-def _share(_: click.Context, __: click.Parameter, value: str) -> float:
-    match = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*(%?)", value)
+def _share(text: str) -> float:
+    match = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*(%?)", text)
     share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     if not 0 < share < 1:
-        raise click.BadParameter(f"{value!r}: expected a share between 0 and 1, e.g. 1% or 0.01")
+        raise ValueError(f"{text!r}: expected a share between 0 and 1, e.g. 1% or 0.01")
     return share
 
 
@@ -65,43 +63,31 @@ def _prepare(of: UserFunction, given: object) -> Operation:
     return partial(operation, *(given if isinstance(given, tuple) else (given,)))
 
 
-@click.command()
-@click.argument("operation", metavar="MODULE:FUNCTION", callback=_operation)
-@click.argument("other", metavar="[MODULE:FUNCTION]", required=False, callback=_operation)
-@click.option(
-    "--input",
-    "input_",
-    metavar="MODULE:FUNCTION",
-    callback=_operation,
-    help="Prepares the input: a tuple of arguments, a dict of named ones, or one argument.",
-)
-@click.option(
-    "--seconds",
-    type=click.FloatRange(0, 86400, min_open=True),
-    default=5.0,
-    metavar="S",
-    help="Stop after this long in any case. Default: 5.",
-)
-@click.option(
-    "--target", default="1%", metavar="SHARE", callback=_share, help="How well to know the median. Default: 1%."
-)
-@click.option("--no-graph", is_flag=True, help="Launch it as it is; no CUDA graph.")
-@click.option("--cold", is_flag=True, help="Write more than the L2 cache holds before each call.")
-@click.option(
-    "--warmup", type=click.IntRange(min=1), metavar="N", help="Calls before measuring. Default: until they are alike."
-)
-@click.option("--device", type=click.Choice(["cuda", "cpu"]), help="Whose clock to use. Default: cuda if there is one.")
-@output_options
 def time(
-    operation: str,
-    other: str | None,
-    input_: str | None,
-    seconds: float,
-    target: float,
-    no_graph: bool,
-    cold: bool,
-    warmup: int | None,
-    device: str | None,
+    operation: Annotated[str, VerbArgument("MODULE:FUNCTION", _operation)],
+    other: Annotated[str | None, VerbArgument("[MODULE:FUNCTION]", _operation)] = None,
+    *,
+    input_: Annotated[
+        str | None,
+        Option(
+            "Prepares the input: a tuple of arguments, a dict of named ones, or one argument.",
+            "--input",
+            "MODULE:FUNCTION",
+            _operation,
+        ),
+    ] = None,
+    seconds: Annotated[
+        float, Option("Stop after this long in any case. Default: 5.", metavar="S", above=0, most=86400)
+    ] = 5.0,
+    target: Annotated[float, Option("How well to know the median. Default: 1%.", metavar="SHARE", parse=_share)] = 0.01,
+    no_graph: Annotated[bool, Option("Launch it as it is; no CUDA graph.")] = False,
+    cold: Annotated[bool, Option("Write more than the L2 cache holds before each call.")] = False,
+    warmup: Annotated[
+        int | None, Option("Calls before measuring. Default: until they are alike.", metavar="N", least=1)
+    ] = None,
+    device: Annotated[
+        Literal["cuda", "cpu"] | None, Option("Whose clock to use. Default: cuda if there is one.")
+    ] = None,
     output: Output,
 ) -> None:
     """Time an operation until its median is reliable, with the GPU's clocks, power and throttling.
