@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Final, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
@@ -35,9 +35,6 @@ from gpuledger.verbs.definition import (
     parameters_of,
     selection_of,
 )
-
-COMMAND_FIRST: Final = {"allow_interspersed_args": False}
-"""Options end where COMMAND begins, also without `--` before it."""
 
 
 def command_of(
