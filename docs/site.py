@@ -112,12 +112,13 @@ def reference() -> dict[str, str]:
 
 def pages() -> dict[str, str]:
     """The Markdown of each page that comes from outside docs/, by its place in the site."""
+    from gpuledger.findings.pages import page
+
     found = {place: (ROOT / name).read_text(encoding="utf-8") for name, place in MOVED.items()}
     for language, title in (("", "Findings"), ("zh/", "优化建议")):
         lines = [f"# {title}", ""]
         for code in codes():
-            path = ROOT / FINDINGS / f"{language}{code}.md"
-            text = (path if path.exists() else ROOT / FINDINGS / f"{code}.md").read_text(encoding="utf-8")
+            text = page(code, language.rstrip("/"))
             found[f"{language}findings/{code}.md"] = text
             heading = text.splitlines()[0].removeprefix("# ")
             lines.append(f"- [{heading}]({code}.md)")

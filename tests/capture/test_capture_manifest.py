@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from gpuledger.capture.manifest import (
     INTERRUPTED,
+    CaptureCheck,
     Commit,
     Manifest,
-    RecordedCheck,
     RecordedFile,
     commit_of,
     environment,
@@ -27,7 +27,6 @@ from gpuledger.capture.secrets import WITHHELD, looks_secret
 from gpuledger.errors import OutputRefused
 from gpuledger.json_types import builtins
 from gpuledger.system.machine import InstalledGpu, Machine
-from gpuledger.system.processes import MARK, group_members, marked_processes
 from support.pages.schemas import schema_of
 
 SCHEMA = schema_of("capture")
@@ -51,7 +50,7 @@ def test_a_manifest_is_a_document(tmp_path: Path) -> None:
         via=("ssh", "host"),
         state=INTERRUPTED,
         files=(RecordedFile("run.nsys-rep", 12),),
-        checks=(RecordedCheck("GPU work", "PASS", "12 kernels", ""),),
+        checks=(CaptureCheck("GPU work", "PASS", "12 kernels", ""),),
         seconds=1.23456,
         exit_code=130,
     )
@@ -140,21 +139,3 @@ def test_the_commit_and_what_differs_from_it(tmp_path: Path) -> None:
 def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert commit_of(tmp_path) is None
-
-
-def test_marks_are_read_from_environments(tmp_path: Path) -> None:
-    for pid, content in (("10", f"A=1\0{MARK}=x\0B=2"), ("11", f"{MARK}=xy\0"), ("12", f"X{MARK}=x\0"), ("13", "")):
-        (tmp_path / pid).mkdir()
-        (tmp_path / pid / "environ").write_text(content)
-    (tmp_path / "14").mkdir()
-    (tmp_path / "self").mkdir()
-    assert marked_processes("x", tmp_path) == (10,)
-    assert marked_processes("x", tmp_path / "none") == ()
-
-
-def test_members_of_a_group_are_read_from_their_state(tmp_path: Path) -> None:
-    for pid, stat in (("20", "20 (a) b) S 1 7 7"), ("21", "21 (x) Z 1 7 7"), ("22", "22 (x) R 1 8 8"), ("23", "")):
-        (tmp_path / pid).mkdir()
-        (tmp_path / pid / "stat").write_text(stat)
-    assert group_members(7, tmp_path) == (20,)
-    assert group_members(9, tmp_path) == ()

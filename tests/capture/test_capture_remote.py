@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.capture.launchers import Remote, remote
+from gpuledger.capture.launchers import Remote
 from gpuledger.capture.python_samples import ELSEWHERE
 from support.programs.capture_tools import Tools, alive, finished, interrupt, tools, wait_for
 
@@ -71,12 +71,6 @@ def test_what_ssh_joins_a_shell_takes_apart_again(words: list[str]) -> None:
     assert Remote(("kubectl", "exec", "POD", "--")).argv(words)[4:] == tuple(words)
 
 
-def test_an_exit_code_comes_back(fake: Tools) -> None:
-    ran = fake.run("nsys", "--via=ssh gpu-1", "--no-report", "-o", "run", "--", "python", "-c", "raise SystemExit(9)")
-    assert ran.exit_code == 9
-    assert (fake.folder / "run.sqlite").exists()
-
-
 def test_where_the_export_cannot_be_made_here_it_is_made_there(fake: Tools) -> None:
     nsys = (fake.folder / "bin" / "nsys.py").read_text()
     (fake.folder / "elsewhere" / "bin").mkdir()
@@ -109,13 +103,6 @@ def test_a_connection_that_fails_is_one_sentence(fake: Tools) -> None:
     assert "Could not resolve hostname" in ran.stderr
 
 
-def test_a_missing_prefix_is_one_sentence(fake: Tools) -> None:
-    ran = fake.run("nsys", "--via=no-such-prefix", "-o", "run", "--", "true")
-    assert (ran.exit_code, ran.stdout) == (1, "")
-    assert "error: no-such-prefix could not be started: no such file or directory" in ran.stderr
-    assert fake.manifest()["state"] == "failed"
-
-
 def test_a_copy_that_breaks_off_is_noticed(fake: Tools) -> None:
     fake.install("kubectl", BROKEN)
     ran = fake.run("nsys", "--via=kubectl exec POD --", "-o", "run", "--", "true")
@@ -142,11 +129,6 @@ def test_an_interruption_reaches_the_other_side(fake: Tools, prefix: str, which:
     assert fake.manifest()["state"] == "interrupted"
     assert alive(str(fake.folder)) == []
     assert left_over_there(fake) == []
-
-
-def test_the_prefix_is_split_as_a_shell_would() -> None:
-    assert remote("ssh -p 22 'my host'").prefix == ("ssh", "-p", "22", "my host")
-    assert remote("ssh a").folder != remote("ssh a").folder
 
 
 def test_a_dry_run_shows_the_prefix(fake: Tools) -> None:

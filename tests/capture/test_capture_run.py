@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -15,9 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuledger.capture import manifest as manifests
-from gpuledger.errors import OutputRefused, ToolFailed
-from gpuledger.system.interruption import Interruption, held_interrupts
-from gpuledger.system.processes import Patience, run_attended
+from gpuledger.errors import OutputRefused
 from gpuledger.version import own_version
 from support.command import PATIENCE_S, gpuledger
 from support.pages.schemas import schema_of
@@ -370,83 +367,6 @@ def test_a_manifest_is_there_while_the_program_runs(fake: Tools) -> None:
     while alive(str(fake.folder)):
         assert time.monotonic() < until
         time.sleep(0.05)
-
-
-def test_a_program_is_asked_then_told_then_made() -> None:
-    stages: list[str] = []
-    code = "import signal, time; signal.signal(2, signal.SIG_IGN); signal.signal(15, signal.SIG_IGN); time.sleep(99)"
-    with Interruption() as interruption:
-        interruption.count = 1
-        patience = Patience(asked=0.5, told=0.2, made=5)
-        done = run_attended([sys.executable, "-c", code], interruption, patience=patience, on_stage=stages.append)
-    assert (done.exit_code, done.interrupted) == (137, True) or stages == ["SIGINT"]
-    if stages != ["SIGINT"]:  # a signal before Python has set its handlers ends it at once
-        assert stages == ["SIGINT", "SIGTERM", "SIGKILL"]
-
-
-def test_whatever_goes_wrong_with_us_the_program_does_not_run_on(tmp_path: Path) -> None:
-    def broken(_: str) -> None:
-        raise BrokenPipeError
-
-    code = f"import signal, time; signal.signal(2, signal.SIG_IGN); time.sleep(99) # {tmp_path}"
-    interruption = Interruption()
-    interruption.count = 1
-    with pytest.raises(BrokenPipeError):
-        run_attended([sys.executable, "-c", code], interruption, on_stage=broken)
-    assert alive(str(tmp_path)) == []
-
-
-def test_signals_are_ours_only_meanwhile() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with Interruption() as interruption:
-        assert not interruption
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert interruption.count == 2
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGHUP])
-def test_what_was_ignored_stays_ignored(which: signal.Signals) -> None:
-    before = signal.signal(which, signal.SIG_IGN)
-    code = "import signal; raise SystemExit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
-    try:
-        with Interruption() as interruption, held_interrupts():
-            os.kill(os.getpid(), which)
-            assert run_attended([sys.executable, "-c", code], interruption).exit_code == 0
-            os.kill(os.getpid(), which)
-            assert interruption.count == 0
-        assert signal.getsignal(which) is signal.SIG_IGN
-    finally:
-        signal.signal(which, before)
-
-
-def test_ctrl_c_is_held_back_until_the_end() -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    reached = False
-    try:
-        with pytest.raises(KeyboardInterrupt), held_interrupts():  # noqa: PT012 - what is raised comes at the end
-            os.kill(os.getpid(), signal.SIGINT)
-            reached = True
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert reached
-
-
-def test_only_the_end_of_what_is_said_is_kept() -> None:
-    code = "import sys; sys.stdout.write('x' * 300_000 + 'end')"
-    with Interruption() as interruption:
-        done = run_attended([sys.executable, "-c", code], interruption, quiet=True)
-    assert len(done.said) == 64 * 1024
-    assert done.said.endswith("xend")
-
-
-def test_what_cannot_be_started_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "not-a-program").write_text("hello")
-    (tmp_path / "not-a-program").chmod(0o755)
-    with Interruption() as interruption, pytest.raises(ToolFailed, match="could not be started"):
-        run_attended([tmp_path / "not-a-program"], interruption)
 
 
 def test_ranks_are_recorded_one_by_one(fake: Tools) -> None:

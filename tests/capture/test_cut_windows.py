@@ -75,8 +75,3 @@ def test_nothing_of_the_host_is_left(export: sqlite3.Connection, tmp_path: Path)
         TOOL["cut"](export, tmp_path / f"{name}.sqlite", start, end, launched_until=end)
         whole = (tmp_path / f"{name}.sqlite").read_bytes()
         assert [word for word in (b"box17", b"/srv", b"/opt", b"TOKEN", b"shell") if word in whole] == []
-
-
-def test_the_export_itself_keeps_all(export: sqlite3.Connection, tmp_path: Path) -> None:
-    TOOL["cut"](export, tmp_path / "a.sqlite", 100, 200, launched_until=200)
-    assert {table: export.execute(f"SELECT * FROM {table}").fetchall() for table in ROWS} == ROWS

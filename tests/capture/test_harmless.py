@@ -94,7 +94,7 @@ def _programs() -> list[Program]:
     return found
 
 
-@pytest.mark.parametrize("program", some(_programs(), 6), ids=lambda program: program.name)
+@pytest.mark.parametrize("program", some(_programs(), 9), ids=lambda program: program.name)
 def test_a_sampled_program_does_the_same(program: Program, tmp_path_factory: pytest.TempPathFactory) -> None:
     program.skip_where_it_cannot_run()
     folder = tmp_path_factory.mktemp("harmless")

@@ -23,7 +23,7 @@ from gpuledger.capture.output_files import CapturePlace, samples_of
 from gpuledger.capture.python_samples import StackSampler
 from gpuledger.capture.python_stacks import NoPython, PythonProcess, Unreadable, _lines
 from gpuledger.system.interruption import Interruption
-from gpuledger.system.processes import MARK, AttendedRun, ProcessTree, run_attended
+from gpuledger.system.processes import MARK, AttendedRun, run_attended
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -230,18 +230,6 @@ def test_a_full_disk_costs_the_samples_and_nothing_else(tmp_path: Path, monkeypa
         assert run_attended(argv, interruption, on_start=sampler.watch).exit_code == 0
     assert "could not be written: no space left on device" in (sampler.why_nothing or "")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_tree_holds_children_and_what_carries_the_mark_and_nothing_else(tmp_path: Path) -> None:
-    parents = {10: 1, 11: 10, 12: 11, 20: 1, 21: 1, 22: 20}
-    for pid, parent in parents.items():
-        (tmp_path / str(pid)).mkdir()
-        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a b) c) S {parent} 0")
-        (tmp_path / str(pid) / "environ").write_bytes(f"A=1\0{MARK}={'x' if pid == 21 else 'y'}\0".encode())
-    tree = ProcessTree(10, "x", tmp_path)
-    assert tree.scan() == (10, 11, 12, 21)
-    shutil.rmtree(tmp_path / "11")
-    assert tree.scan() == (10, 12, 21)  # its parent is gone
 
 
 def test_why_nothing_is_sampled_elsewhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

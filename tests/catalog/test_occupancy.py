@@ -12,6 +12,11 @@ from gpuledger.catalog.gpus import occupancy_limit
 HOPPER = (9, 0)
 
 
+def test_how_many_warps_fit_is_as_in_the_programming_guide() -> None:
+    of_64, of_48 = {(7, 0), (8, 0), (9, 0), (10, 0), (10, 3)}, {(8, 6), (8, 7), (8, 9), (11, 0), (12, 0), (12, 1)}
+    assert dict.fromkeys(of_64, 64) | dict.fromkeys(of_48, 48) | {(7, 5): 32} == WARPS_PER_SM
+
+
 @pytest.mark.parametrize(
     ("threads", "registers", "shared_bytes", "share", "limited_by"),
     [

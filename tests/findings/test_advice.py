@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import pytest
 
+from gpuledger import findings
 from gpuledger.catalog.frameworks import BASE, Framework, framework_of
 from gpuledger.errors import GpuledgerError
-from gpuledger.findings import advice
-from gpuledger.findings.advice import FixWords
 from gpuledger.findings.finding import Finding
+from gpuledger.findings.fix_words import FixWords
 from gpuledger.trace.model import Gpu
 from gpuledger.verbs.report import build_report
 from support.command import ROOT
@@ -43,7 +45,12 @@ WORDS = {
 BOTH = {
     (Framework.TORCH, Framework.CUDA),  # its own allocator is told from CUDA's
 }
-TABLE = {name: words for name, words in vars(advice).items() if isinstance(words, FixWords)}
+WORDED = [
+    words
+    for module in walk_packages(findings.__path__, f"{findings.__name__}.")
+    for words in vars(import_module(module.name)).values()
+    if isinstance(words, FixWords)
+]
 
 
 def foreign(framework: Framework, text: str) -> Iterator[str]:
@@ -56,7 +63,7 @@ def foreign(framework: Framework, text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("framework", Framework)
 def test_no_advice_is_in_the_words_of_another_framework(framework: Framework) -> None:
-    said = [words.words(framework) for words in TABLE.values()]
+    said = [words.words(framework) for words in WORDED]
     assert [word for text in said for word in foreign(framework, text)] == []
     assert all((text[0].islower() or text[0] == "`" or text.startswith(("CuPy", "NumPy", "NHWC"))) for text in said)
     assert all(not text.endswith(".") and len(text) <= 150 for text in said)

@@ -13,9 +13,9 @@ CLOCK = "GPC Clock Frequency [MHz]"
 MEGAHERTZ = 1_000_000
 
 
-def clocked(megahertz: list[int], gap_ns: int = 1_700) -> Trace:
-    """Matrix products at the roof of compute for 80 ms, under a clock that goes through these values."""
-    launches = in_turn(["gemm"], [131_000], 600, gap_ns)
+def clocked(megahertz: list[int], gap_ns: int = 1_700, kernels: int = 600) -> Trace:
+    """Matrix products of 131 us at the roof of compute, under a clock that goes through these values."""
+    launches = in_turn(["gemm"], [131_000], kernels, gap_ns)
     rows = sampled(launches, {SM_ACTIVE: {"gemm": 98}, TENSOR: {"gemm": 90}})["metrics"]
     told = [
         (int(stamp), str(name), int(value))
@@ -52,6 +52,18 @@ def test_a_clock_that_power_holds_down_is_told_and_nothing_is_claimed() -> None:
     assert found.claim.startswith("under load the SM clock drops to 1,400 MHz on average, 70.7 % of the 1,980 MHz")
     assert found.saving_ns == 0
     assert found.sentences[0].startswith("1,350 to 1,450 MHz in ")
+
+
+@pytest.mark.parametrize(("kernels", "is_told"), [(390, True), (370, False)])
+def test_a_clock_is_judged_after_50_ms_of_kernels(kernels: int, is_told: bool) -> None:
+    assert bool(low_clocks(clocked([990], kernels=kernels))) is is_told
+
+
+@pytest.mark.parametrize(("above", "word"), [(1_425, "stays at"), (1_475, "drops to")])
+def test_a_clock_that_varies_by_2_percent_is_not_set(above: int, word: str) -> None:
+    """Between 1,400 MHz and these by turns: by 0.9 and 2.6 % of the mean."""
+    [found] = low_clocks(clocked([1_400, above] * 100))
+    assert word in found.claim
 
 
 @pytest.mark.parametrize(

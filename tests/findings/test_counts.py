@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import build_report
-from gpuledger.findings.finding import MANY_A_STEP, count_words, often
+from gpuledger.findings.words import MIN_ROUNDED_PER_STEP, count_words, occurrences_text
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from support.traces.trace_notation import called
@@ -32,6 +32,8 @@ def device() -> Device:
         (1, 0, "once per step"),
         (64, 0, "64 times per step"),
         (64, 1, "64 times per step"),
+        (10, 1, "10 times per step"),
+        (9, 1, "{count} times in {steps} steps"),
         (0, 1, "once in {steps} steps"),
         (2, 1, "{count} times in {steps} steps"),
         (0, 0, "0 times per step"),
@@ -40,13 +42,13 @@ def device() -> Device:
 def test_a_count_is_of_a_step_where_that_says_it(per_step: int, more: int, told: str) -> None:
     steps = device().step_count
     count = per_step * steps + more
-    assert often(device(), count) == told.format(steps=steps, count=count)
+    assert occurrences_text(device(), count) == told.format(steps=steps, count=count)
 
 
 @given(st.integers(0, 100_000))
 def test_no_count_is_a_fraction(count: int) -> None:
-    for words in (often(device(), count), count_words(device(), count, say("launch"), say("launches"))):
+    for words in (occurrences_text(device(), count), count_words(device(), count, say("launch"), say("launches"))):
         assert not re.search(r"\d\.\d", words)
         number = int(re.sub(r"^once", "1", words).split()[0].replace(",", ""))
         whole = number * (device().step_count if words.endswith("per step") else 1)
-        assert abs(whole - count) <= (device().step_count / 2 if count >= MANY_A_STEP else 0)
+        assert abs(whole - count) <= (device().step_count / 2 if count >= MIN_ROUNDED_PER_STEP else 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.catalog.kernel_families import OTHER
-from gpuledger.findings.profiled_run import LITTLE, LOSS, ProfiledRun, headline
+from gpuledger.findings.profiled_run import MIN_HEADLINE_SHARE, MIN_LOSS_SHARE, ProfiledRun, headline
 from gpuledger.ledger.activity import GRAPH_FAMILY
 from gpuledger.ledger.causes import Cause, idle_label
 from gpuledger.ledger.levels import COVERAGE
@@ -42,7 +42,7 @@ def check(run: ProfiledRun) -> None:
     losses = {str(line.label): ns for line, ns in device.line_ns.items() if not (line.is_compute or line.is_idle)}
     losses |= {str(idle_label(at)): ns for at, ns in device.idle_by_trigger.items() if at not in NOBODYS}
     largest = max(losses, key=lambda label: losses[label], default=None)
-    if largest is not None and losses[largest] >= LOSS * device.steady_ns and not run.is_graph_capture:
+    if largest is not None and losses[largest] >= MIN_LOSS_SHARE * device.steady_ns and not run.is_graph_capture:
         about = 0 if told.finding is None else max(told.finding.explains_ns, told.finding.saving_ns)
         assert 2 * about >= losses[largest] or largest in said, f"{largest} is passed over: {said}"
         assert "No fix stands out" not in said
@@ -50,7 +50,7 @@ def check(run: ProfiledRun) -> None:
         most = [line.family for line, ns in device.shown_ns.items() if line.is_compute and 2 * ns >= device.steady_ns]
         assert not most or most[0] in (OTHER, GRAPH_FAMILY) or most[0] in said, f"{most[0]} is passed over: {said}"
         assert device.coverage >= 0.5 or told.unrecorded is None
-        assert not any(finding.saving_ns >= LITTLE * device.steady_ns for finding in run.findings)
+        assert not any(finding.saving_ns >= MIN_HEADLINE_SHARE * device.steady_ns for finding in run.findings)
     assert broken_laws(run) == []
     for finding in run.findings:
         for evidence in finding.evidence:

@@ -1,4 +1,4 @@
-"""What findings and books keep whatever a program does; tests/cases has the examples."""
+"""What findings and books keep whatever a program does; `cases/` has the examples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gpuledger import Trace, build_report
 from gpuledger.analyse.memory.figures import copy_flows
-from gpuledger.findings.copies import could_be_hidden_ns
+from gpuledger.findings.copies.flows import could_be_hidden_ns
 from gpuledger.ledger.books import LineKind
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.step_variation import variation

@@ -11,7 +11,7 @@ import pytest
 
 from gpuledger import open_trace
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.rules import findings
+from gpuledger.findings.run_rules import findings
 from gpuledger.selection import Selection
 from support.command import CAPTURES
 from support.profiles.opened import plain

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpuledger.analyse.memory.snapshot_figures import snapshot_figures
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.memory import snapshot_findings
+from gpuledger.findings.memory.snapshot_findings import snapshot_findings
 from gpuledger.read.snapshot import open_snapshot
 from support.command import gpuledger
 from support.pages.schemas import schema_of

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuledger import Trace, build_report, open_trace
 from gpuledger.export.sections import finding_mark
-from gpuledger.findings.finding import LEAST_SHARE, Evidence, Finding
+from gpuledger.findings.finding import MIN_EVIDENCE_SHARE, Evidence, Finding
 from gpuledger.selection import Selection
 from gpuledger.units import instant_text
 from support.profiles.nsys_exports import PID, TID, call, kernel, minimal, push
@@ -98,7 +98,7 @@ def test_evidence_of_little_weight_is_told_by_no_finding(unpacked: Callable[[str
     for name in ("decode", "moe_loop", "two_gloo", "zoo_node"):
         for finding in build_report(open_trace(unpacked(f"{name}.sqlite"))).findings:
             shares = [piece.share for piece in finding.evidence if piece.share is not None]
-            assert all(LEAST_SHARE <= share <= 1 for share in shares), (name, finding.code)
+            assert all(MIN_EVIDENCE_SHARE <= share <= 1 for share in shares), (name, finding.code)
             assert all(piece.of for piece in finding.evidence if piece.share is not None)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger import open_trace
-from gpuledger.findings.rules import findings
+from gpuledger.findings.run_rules import findings
 from gpuledger.selection import Selection
 from support.command import CAPTURES
 from support.traces.book_checks import analysed, check_balance

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger import open_trace
-from gpuledger.findings.rules import findings
+from gpuledger.findings.run_rules import findings
 from support.command import ROOT
 from support.profiles.opened import plain
 from support.traces.book_checks import analysed, check_balance

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from gpuledger import NothingRecorded, build_report, open_trace
-from gpuledger.findings.finding import Finding, PlainSaving, worth_telling
+from gpuledger.findings.finding import Finding, PlainSaving, is_significant
 from gpuledger.findings.fixes import Fixes
+from gpuledger.findings.kernels.cast import drop_kernels
+from gpuledger.findings.memory import snapshot_findings
 from gpuledger.findings.profiled_run import headline
+from gpuledger.findings.ranks import job_findings
 from gpuledger.findings.rules import RULE_OF, RULES
 from gpuledger.ledger.device import Device
 from gpuledger.replay.edits import apply_edits
@@ -53,19 +56,21 @@ def test_operators_tell_where_a_trace_without_gpu_work_ran(operator: str, told: 
 # Findings with one line of what to do: it is of a code that can be explained, and fits a line or two
 
 
+ALL_RULES = (*RULES, *snapshot_findings.RULES, *job_findings.RULES)
+
 WITHOUT = {"STEP-OUTLIERS", "STEP-DRIFT", "COLD-START", "MEM-OOM", "MEM-PEAK"}
 """Their claim or evidence says what to do, or they only say when time is lost; MEM-OOM has words for each case."""
 
 
 def test_a_rule_says_what_to_change_in_one_short_line() -> None:
-    assert {rule.code for rule in RULES if rule.fix is None and not rule.code.startswith("CAPTURE-")} == WITHOUT
-    fixes = [rule.fix for rule in RULES if rule.fix is not None]
+    assert {rule.code for rule in ALL_RULES if rule.fix is None and not rule.code.startswith("CAPTURE-")} == WITHOUT
+    fixes = [rule.fix for rule in ALL_RULES if rule.fix is not None]
     assert all((fix[0].islower() or fix[0] == "`") and not fix.endswith(".") for fix in fixes)
     assert max(map(len, fixes)) <= 115
 
 
 def test_what_would_be_edited_can_be_fixed() -> None:
-    assert [rule.code for rule in RULES if rule.edit is not None and rule.fix is None] == []
+    assert [rule.code for rule in ALL_RULES if rule.edit is not None and rule.fix is None] == []
 
 
 # The findings' definitions at their bounds: the last value that counts as one thing, and the first that does not
@@ -86,8 +91,8 @@ def thousand() -> Device:
 
 
 @pytest.mark.parametrize(("saving", "is_told"), [(4, False), (5, True)])
-def test_half_a_percent_is_worth_telling(saving: int, is_told: bool) -> None:
-    assert worth_telling(thousand(), saving) is is_told
+def test_half_a_percent_is_significant(saving: int, is_told: bool) -> None:
+    assert is_significant(thousand(), saving) is is_told
 
 
 @pytest.mark.parametrize(("saving", "confidence"), [(100, "medium"), (101, "high")])
@@ -146,8 +151,8 @@ def test_a_kernel_that_goes_from_a_graph_leaves_its_other_kernels(unpacked: Call
     scene = scenario(trace, device)
     fixes = Fixes(trace, scene)
     code = int(np.bincount(device.work.name[device.work.graph_node >= 0]).argmax())
-    changed = apply_edits(scene.graph, [fixes.kernels([code])])
+    changed = apply_edits(scene.graph, [drop_kernels(fixes, [code])])
     gone = changed.operations.flags & OperationFlag.GONE != 0
     assert set(device.work.name[gone].tolist()) == {code}
     taken = int((device.work.end_ns - device.work.start_ns)[gone].sum())
-    assert 0 < scene.saved_ns(fixes.kernels([code])) < 1.2 * taken
+    assert 0 < scene.saved_ns(drop_kernels(fixes, [code])) < 1.2 * taken

@@ -82,16 +82,6 @@ def test_two_workers_print_what_one_process_prints_and_take_no_connections(ranks
     assert sorted((path.name, path.stat().st_mtime_ns) for path in ranks.parent.rglob("*")) == before
 
 
-def test_the_command_at_80_columns_names_the_late_rank(ranks: Path) -> None:
-    ran = gpuledger("fleet", ranks, "--workers=0", COLUMNS="80")
-    assert (ran.exit_code, ran.stderr) == (0, "")
-    assert max(map(len, ran.stdout.splitlines())) <= 80
-    assert ran.stdout.startswith("ranks  4 profiles · 4 of 4 ranks · NVIDIA H200 · ")
-    [row] = [line for line in ran.stdout.splitlines() if line.startswith("  rank 2  ")]
-    assert set(row.split()[-1]) == {"█"}
-    assert "Stragglers: ranks that others wait for (stragglers)" in ran.stdout
-
-
 def test_the_late_rank_is_the_one_that_was_made_late(ranks: Path) -> None:
     made = run.fleet([str(ranks)], Selection(), count=0, operations=OPERATIONS)
     late, fixed = lateness(made.job), fixing(made.job)
@@ -118,19 +108,6 @@ def test_json_is_what_the_schema_says(serial: str) -> None:
     [last] = [number for number, said in enumerate(skew["evidence"]) if "arrives last at" in said]
     assert skew["evidence_data"][last]["count"] == document["stragglers"][0]["late"]
     assert np.shape(document["late"]["late_ns"]) == (RANKS, STEPS)
-
-
-def test_markdown_and_csv_hold_the_tables(ranks: Path, tmp_path: Path) -> None:
-    document = printed(ranks, "--workers=0", "--format=md")
-    assert document.startswith("# ranks\n")
-    assert "## Stragglers" in document
-    assert "## What fixing saves" in document
-    assert "█" in document
-    out = tmp_path / "job.csv"
-    printed(ranks, "--workers=0", "-o", out)
-    assert out.read_text().count("\nrank 2,") >= 3
-    assert "fixed,kind,alone_ns,then_ns," in out.read_text()
-    assert "rank,step_0_ns,step_1_ns," in out.read_text()
 
 
 def test_a_running_cluster_gives_the_same(ranks: Path, serial: str) -> None:
@@ -510,13 +487,6 @@ def test_the_map_fits_a_terminal_whatever_the_job(count: int, steps: int) -> Non
     drawn = shade_lines(Shades("", "", labels, range(steps), late), 80, str)
     assert len(drawn) <= 34
     assert max(map(len, drawn)) <= 80
-
-
-def test_a_job_without_steps_or_collectives_still_has_its_table(
-    unpacked: Callable[[str], Path],
-) -> None:
-    text = printed(unpacked("graph.sqlite"), "--workers=0")
-    assert "Ranks, per step (ranks)" in text
 
 
 @pytest.fixture(autouse=True)

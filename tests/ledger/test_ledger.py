@@ -118,7 +118,7 @@ def test_steps_tile_the_time(unpacked: Callable[[str], Path]) -> None:
 
 
 def test_batching_saves_what_the_launch_bound_finding_predicts(unpacked: Callable[[str], Path]) -> None:
-    from gpuledger.findings.rules import findings
+    from gpuledger.findings.run_rules import findings
 
     loop = open_trace(unpacked("moe_loop.sqlite"))
     ranked = findings(loop, analysed(loop))

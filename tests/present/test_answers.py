@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.findings.idle import code_of_trigger
+from gpuledger.findings.about_gaps import code_of_trigger
 from gpuledger.findings.pages import codes
 from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.units import share_text, time_text

@@ -19,9 +19,9 @@ from gpuledger.analyse.diff.from_trace import side_of
 from gpuledger.analyse.diff.run_side import RunSide
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.errors import GpuledgerError
-from gpuledger.findings.finding import per_step
-from gpuledger.findings.idle import RULES as ABOUT_IDLE
+from gpuledger.findings.about_gaps import ABOUT_GAPS
 from gpuledger.findings.profiled_run import headline
+from gpuledger.findings.words import per_step
 from gpuledger.ledger.books import EXPOSED, LineKind
 from gpuledger.ledger.causes import TRIGGERS, idle_label
 from gpuledger.present.document import LedgerRow, Section, SheetBlock
@@ -46,7 +46,7 @@ PAGES = (*some(OURS, 6), *some(OTHERS, 6))
 """Whose pages are written out and read back: they say what their parts say."""
 
 LOST = re.compile(r"([\d.]+ %) of the time is ((?:exposed|idle: )[^.]+)\.")
-TRIGGERS_OF = {rule.code: rule.triggers for rule in ABOUT_IDLE}
+TRIGGERS_OF = {rule.code: rule.triggers for rule in ABOUT_GAPS}
 EXPOSED_OF = {"COPY-EXPOSED": LineKind.COPY, "COPY-BOUND": LineKind.COPY, "COMM-EXPOSED": LineKind.COMM}
 
 

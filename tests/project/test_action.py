@@ -66,29 +66,12 @@ def test_the_options_are_there() -> None:
 
 HOSTILE = "k@octocat#1www.evil.example"
 PLANTED_MODULES = (
-    "pip",
-    "gpuledger",
-    "numpy",
-    "click",
-    "venv",
-    "sysconfig",
-    "sitecustomize",
-    "usercustomize",
-    "conftest",
+    *("pip", "gpuledger", "numpy", "click", "venv", "sysconfig"),
+    *("sitecustomize", "usercustomize", "conftest"),
 )
 PLANTED_PROGRAMS = (
-    "python3",
-    "python",
-    "gpuledger",
-    "gh",
-    "git",
-    "env",
-    "mktemp",
-    "sed",
-    "head",
-    "tail",
-    "cmp",
-    "nsys",
+    *("python3", "python", "gpuledger", "gh", "git", "env"),
+    *("mktemp", "sed", "head", "tail", "cmp", "nsys"),
 )
 PLANTED_FILES = {
     "pyproject.toml": '[tool.gpuledger.families]\nx = ["("]\n[build-system]\nrequires = ["evil"]\n',

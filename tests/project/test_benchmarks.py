@@ -97,16 +97,6 @@ def test_one_command_measures_compares_and_writes_the_page(work: Path, export: P
     assert str(tmp_path) not in text
 
 
-def test_wrong_answers_end_with_an_error(work: Path, export: Path, tmp_path: Path) -> None:
-    nsys = tmp_path / "nsys"
-    nsys.write_text("#!/bin/sh\necho Time,Total\n")
-    nsys.chmod(0o755)
-    ran = run(f"--sizes={KERNELS}", "--only", "stats", f"--nsys={nsys}", work=work)
-    assert ran.returncode == 1
-    assert re.search(r"error: answers differ: stats, nsys stats of an unknown version: \d+ lines against 1", ran.stderr)
-    assert re.search(r"NO: \d+ lines against 1", ran.stdout)
-
-
 def test_our_page_has_the_markers_and_names_every_contest() -> None:
     text = (ROOT / "docs" / "performance.md").read_text()
     assert page.replaced(page.replaced(text, "x"), "y").count("\ny\n") == 1
@@ -214,16 +204,6 @@ def test_an_answer_that_cannot_be_read_is_a_disagreement() -> None:
     assert row.agreement.said.startswith("an answer cannot be read: ")
 
 
-def test_warm_runs_find_what_the_first_kept(work: Path, export: Path) -> None:
-    place = contests.Place(work, nobody())
-    found = {each.task: each for each in contests.nsys_contests(export, KERNELS, books.books_of(export), place)}
-    rows = rows_of(found["opening alone, in Python, warm"])
-    if rows[0].outcome == measure.Failed(contests.KEPT_NOTHING):
-        pytest.skip("the file is too fresh to be kept")
-    assert [row.agreement.same for row in rows[1:]] == [True]
-    assert rows[1].agreement.said == f"{KERNELS:,} kernels, one span"
-
-
 def test_a_replay_says_whether_it_is_exact(work: Path, export: Path) -> None:
     place = contests.Place(work, nobody())
     found = {each.name: each for each in contests.nsys_contests(export, KERNELS, books.books_of(export), place)}
@@ -316,16 +296,6 @@ def row(name: str, size: int, wall_s: float, program: str = "", own_bytes: int =
 
 
 # The guard
-
-
-def test_the_guard_compares_with_what_is_stored(work: Path, export: Path, tmp_path: Path) -> None:
-    stored = tmp_path / "expected.json"
-    options = {"kernels": KERNELS, "events": EVENTS, "rounds": 1, "expected": stored}
-    found = quick.guard(work, **options)
-    assert {each.task for each in found} == json.loads(quick.EXPECTED.read_text())["ratios"].keys()
-    assert all(each.said.endswith("nothing stored to compare with") for each in found)
-    quick.store(found, stored)
-    assert json.loads(stored.read_text())["ratios"].keys() == {each.task for each in found}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 from support.command import ROOT
@@ -32,22 +31,6 @@ MADE = frozenset(GENERATOR["pages"]())
 )
 def test_commands_give_what_the_page_shows(page: Path, decode: Path, tmp_path: Path) -> None:
     hold_against_its_commands(page, decode, tmp_path)
-
-
-def test_the_readme_says_which_verbs_speak_chinese_and_print_tables() -> None:
-    from gpuledger.cli.main import verb_named
-    from gpuledger.verbs import VERBS
-
-    options = {name: {option.name for option in verb_named(name).params} for name in VERBS}
-    tables = {name for name, has in options.items() if "format_" in has}
-    silent = {name for name in tables if not options[name] & {"language", "lang"}}
-    for readme in ("README.md", "README.zh.md"):
-        [sentence] = re.findall(r"schema[^.。]*?CSV[^.。]*?`--lang=zh`", (ROOT / readme).read_text(), re.DOTALL)
-        assert set(re.findall(r"`([a-z][a-z-]*)`", sentence)) == silent, readme
-    for name in sorted(tables):
-        [form] = [option for option in verb_named(name).params if option.name == "format_"]
-        assert isinstance(form.type, click.Choice)
-        assert {"json", "csv"} <= set(form.type.choices), name
 
 
 @pytest.mark.parametrize("page", [*PAGES, LLMS], ids=lambda page: str(page.relative_to(ROOT)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import FunctionType
 
@@ -16,7 +17,10 @@ import pytest
 
 import gpuledger as gpuledger_package
 from gpuledger.cli.main import verb_named
+from gpuledger.findings.memory import snapshot_findings
 from gpuledger.findings.pages import codes, page
+from gpuledger.findings.ranks import job_findings
+from gpuledger.findings.rule import Rule
 from gpuledger.findings.rules import REFUSALS, RULES
 from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.messages import translated
@@ -25,6 +29,7 @@ from gpuledger.verbs import VERBS
 from support.command import ROOT, gpuledger
 from support.package_source import MODULES, PACKAGE, nodes
 
+ALL_RULES = (*RULES, *snapshot_findings.RULES, *job_findings.RULES)
 TESTS, DOCS = ROOT / "tests", ROOT / "docs"
 TRANSLATED = sorted((PACKAGE / "findings" / "explain" / "zh").glob("*.md"))
 """A page that has no Chinese yet is shown in English."""
@@ -40,8 +45,16 @@ def _strings(folder: Path) -> set[str]:
     }
 
 
+def test_every_rule_in_a_file_is_registered() -> None:
+    """In `about_gaps.py`, `rules.py`, `memory/snapshot_findings.py` or `ranks/job_findings.py`."""
+    files = {path.relative_to(PACKAGE.parent).with_suffix("") for path in (PACKAGE / "findings").glob("*/*.py")}
+    modules = [import_module(".".join(path.parts)) for path in sorted(files)]
+    defined = [value for module in modules for value in vars(module).values() if isinstance(value, Rule)]
+    assert [rule.code for rule in defined if rule not in ALL_RULES] == ["KERNEL-HEADROOM"]
+
+
 def test_every_code_has_its_page_and_every_page_its_code() -> None:
-    assert set(codes()) == {rule.code for rule in RULES} | set(REFUSALS)
+    assert set(codes()) == {rule.code for rule in ALL_RULES} | set(REFUSALS)
     assert [path for path in TRANSLATED if path.stem not in codes()] == []
 
 
@@ -90,7 +103,7 @@ def test_every_code_that_is_told_is_registered() -> None:
     """A code is written twice, in its rule and in what that finds."""
     told = {
         node.value
-        for path in (PACKAGE / "findings").glob("*.py")
+        for path in (PACKAGE / "findings").rglob("*.py")
         for node in nodes(path)
         if isinstance(node, ast.Constant) and re.fullmatch(r"[A-Z]+(-[A-Z]+)+", str(node.value))
     }
@@ -99,7 +112,7 @@ def test_every_code_that_is_told_is_registered() -> None:
 
 def test_every_rule_has_its_test() -> None:
     """A test of findings, or of the analysis they come from, that names the code, or a case in which it is told."""
-    cases = "".join(path.read_text() for path in (TESTS / "cases").glob("*.md"))
+    cases = "".join(path.read_text() for path in (*TESTS.glob("cases/*.md"), *TESTS.glob("findings/cases/*.md")))
     told = set(re.findall(r"[A-Z]+(?:-[A-Z]+)*", re.sub(r"absent [A-Z -]+|not \w+ [A-Z-]+", "", cases)))
     tested = told | _strings(TESTS / "findings") | _strings(TESTS / "analyse")
     planted = {
@@ -107,7 +120,7 @@ def test_every_rule_has_its_test() -> None:
         for node in nodes(TESTS / "support" / "traces" / "planted_findings.py")
         if isinstance(node, ast.Constant)
     }
-    assert {rule.code for rule in RULES} - tested - planted == set()
+    assert {rule.code for rule in ALL_RULES} - tested - planted == set()
 
 
 def test_every_verb_has_its_module_and_every_module_its_verb() -> None:

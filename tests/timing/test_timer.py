@@ -21,7 +21,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.capture import window as window_module
-from gpuledger.system.nvml import GpuReadings, GpuWatch, NotWatched, SampledRange
 from gpuledger.timing import timer
 from gpuledger.timing.settle import (
     FEWEST,
@@ -34,7 +33,7 @@ from gpuledger.timing.settle import (
     settled_after,
     spread,
 )
-from support.command import ROOT, Ran, gpuledger_process
+from support.command import ROOT, Ran, gpuledger
 from support.pages.schemas import schema_of
 
 times = st.lists(st.floats(1, 1e9), min_size=1, max_size=300)
@@ -396,77 +395,6 @@ def test_the_gpu_is_watched_while_it_is_measured_and_only_then(cuda: FakeCuda) -
     assert (end - start) / 1e9 == pytest.approx(found.seconds)
 
 
-class NVMLError(Exception):
-    pass
-
-
-def fake_nvml(reasons: int, *, power: bool = True) -> SimpleNamespace:
-    def no_power(_: object) -> int:
-        raise NVMLError("Not Supported")
-
-    return SimpleNamespace(
-        NVMLError=NVMLError,
-        nvmlInit=lambda: None,
-        nvmlShutdown=lambda: None,
-        nvmlDeviceGetCount=lambda: 2,
-        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
-        nvmlDeviceGetClockInfo=lambda _, clock: {1: 1500, 2: 3201}[clock],
-        nvmlDeviceGetMaxClockInfo=lambda _, __: 1980,
-        nvmlDeviceGetPowerUsage=(lambda _: 690_000) if power else no_power,
-        nvmlDeviceGetEnforcedPowerLimit=lambda _: 700_000,
-        nvmlDeviceGetTemperature=lambda _, __: 54,
-        nvmlDeviceGetCurrentClocksThrottleReasons=lambda _: reasons,
-    )
-
-
-def watched(uuid: str = "1234") -> GpuReadings | NotWatched:
-    watch = GpuWatch()
-    with watch(uuid):
-        pass
-    return watch.seen
-
-
-def test_clocks_power_and_throttling_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(0x4 | 0x2))
-    seen = watched()
-    assert isinstance(seen, GpuReadings)
-    assert seen.looks >= 2  # before and after, and more where a busy machine lets time pass between them
-    assert (seen.sm_mhz, seen.memory_mhz) == (SampledRange(1500, 1500, 1500), SampledRange(3201, 3201, 3201))
-    assert (seen.power_mw, seen.power_limit_mw, seen.highest_sm_mhz) == (
-        SampledRange(690_000, 690_000, 690_000),
-        700_000,
-        1980,
-    )
-    assert [(limit.what, limit.share, limit.is_throttling) for limit in seen.limits] == [
-        ("the power limit", 1.0, True),
-        ("clocks that somebody set", 1.0, False),
-    ]
-    assert seen.throttled
-
-
-def test_an_idle_gpu_is_not_throttled_and_what_it_does_not_tell_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(0x1 | 0x20, power=False))
-    seen = watched()
-    assert isinstance(seen, GpuReadings)
-    assert (seen.power_mw, seen.limits, seen.throttled) == (None, (), False)
-
-
-def test_where_nothing_can_be_seen_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert watched() == NotWatched("the package nvidia-ml-py is not installed")
-    nvml = fake_nvml(0)
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    assert "there are 2" in getattr(watched(""), "reason", "")
-
-    def fails(*_: object) -> None:
-        raise NVMLError("Driver Not Loaded")
-
-    nvml.nvmlDeviceGetHandleByUUID = fails
-    assert getattr(watched(), "reason", "") == "NVML does not find the GPU: Driver Not Loaded"
-    nvml.nvmlInit = fails
-    assert getattr(watched(), "reason", "") == "NVML does not start: Driver Not Loaded"
-
-
 MOCKS = """\
 import math
 
@@ -508,16 +436,19 @@ value = 3
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "mocks.py").write_text(MOCKS)
-    (tmp_path / "syntax.py").write_text("x = 1\ndef f(:\n")
-    (tmp_path / "imports.py").write_text("import mocks\nimport no_such_thing\n")
-    return tmp_path
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The user's modules, which are imported anew in each test."""
+    for name, code in (("mocks", MOCKS), ("syntax", "x = 1\ndef f(:\n"), ("imports", "import mocks\nimport nowhere\n")):
+        (tmp_path / f"{name}.py").write_text(code)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    for name in ("mocks", "syntax", "imports"):
+        sys.modules.pop(name, None)
 
 
 def timed(folder: Path, *arguments: str, seconds: float = 0.05) -> Ran:
     """A busy machine may leave a twentieth of a second for too few samples: whoever needs an interval takes longer."""
-    return gpuledger_process("time", *arguments, "--device=cpu", f"--seconds={seconds}", cwd=folder)
+    return gpuledger("time", *arguments, "--device=cpu", f"--seconds={seconds}", cwd=folder)
 
 
 @pytest.mark.parametrize("operation", ["mocks.py:sines", "mocks:itself", "mocks.py:Group.member"])
@@ -562,8 +493,8 @@ def test_what_did_not_settle_says_so(folder: Path) -> None:
         ("mocks.py:value", "mocks.py: value is of type int, not a function"),
         ("mocks.py:sinus", "mocks.py: no sinus in it"),
         ("syntax.py:f", "syntax.py:2: cannot be imported: SyntaxError: invalid syntax"),
-        ("imports.py:f", "imports.py:2: cannot be imported: ModuleNotFoundError: No module named 'no_such_thing'"),
-        ("imports:f", "imports.py:2: cannot be imported: ModuleNotFoundError: No module named 'no_such_thing'"),
+        ("imports.py:f", "imports.py:2: cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
+        ("imports:f", "imports.py:2: cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
         ("nowhere.py:f", "nowhere.py: no such file"),
         ("nowhere:f", "nowhere: no such module, here or where Python looks"),
     ],
@@ -594,7 +525,7 @@ def test_a_wrong_call_exits_2(arguments: tuple[str, ...], complaint: str, folder
 def test_a_gpu_that_is_not_there_is_missed_before_anything_runs(folder: Path) -> None:
     if find_spec("torch") is not None and __import__("torch").cuda.is_available():
         pytest.skip("there is one")
-    ran = gpuledger_process("time", "mocks.py:sines", "--device=cuda", cwd=folder)
+    ran = gpuledger("time", "mocks.py:sines", "--device=cuda", cwd=folder)
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr.startswith("error: ")
     assert "hint: --device=cpu" in ran.stderr

@@ -14,7 +14,7 @@ import pytest
 from gpuledger import build_report, open_trace
 from gpuledger.catalog.kernel_names import parse, without_ids, without_tile
 from gpuledger.errors import NothingRecorded
-from gpuledger.findings.rules import MOST_GPUS
+from gpuledger.findings.run_rules import MAX_GPUS
 from gpuledger.jobs.run import fleet
 from gpuledger.ledger import host
 from gpuledger.ledger.activity import calls_in_layers
@@ -163,8 +163,8 @@ def test_one_graph_is_built_for_all_gpus(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_report_says_how_many_gpus_it_did_not_look_at(tmp_path: Path) -> None:
-    path = gen_gpus.write(tmp_path / "gpus.json", MOST_GPUS + 2, "threads", kernels=9)
+    path = gen_gpus.write(tmp_path / "gpus.json", MAX_GPUS + 2, "threads", kernels=9)
     said = gpuledger("report", path, "--no-cache").stdout
-    assert f"findings and pages are of {MOST_GPUS} of {MOST_GPUS + 2} GPUs" in " ".join(said.split())
-    few = gen_gpus.write(tmp_path / "few.json", MOST_GPUS, "threads", kernels=9)
+    assert f"findings and pages are of {MAX_GPUS} of {MAX_GPUS + 2} GPUs" in " ".join(said.split())
+    few = gen_gpus.write(tmp_path / "few.json", MAX_GPUS, "threads", kernels=9)
     assert "findings and pages" not in gpuledger("report", few, "--no-cache").stdout

@@ -25,7 +25,6 @@ torch = pytest.importorskip("torch")
 
 from gpuledger_workloads import barrier  # noqa: E402
 from gpuledger_workloads.barrier import (  # noqa: E402
-    LINE,
     PROTOCOLS,
     BoardRow,
     OnCuda,
@@ -409,11 +408,6 @@ def test_ranks_are_streams_where_gpus_are_too_few(monkeypatch: pytest.MonkeyPatc
     asked = options(device="cuda")
     barrier.settle_ranks(asked)
     assert (asked.ranks_as, asked.backend) == (expected, "gloo")
-
-
-def test_lines_of_the_board_are_cache_lines() -> None:
-    assert own_board(3).stride() == (3 * LINE, LINE, 1)
-    assert LINE * own_board(1).element_size() == 128
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

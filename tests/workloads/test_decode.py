@@ -123,21 +123,6 @@ def test_the_program_measures_checks_and_says_so() -> None:
     assert "off by" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "options", [("--experts=4", "--top-k=1"), ("--read-tokens", "--warmup=0", "--batch=1"), ("--iters=3",)], ids=str
-)
-def test_the_figures_fit_together(options: tuple[str, ...]) -> None:
-    said = found_by("decode", "--prompt=9", *options)
-    for name in ("tpot", "itl"):
-        spread = [said[f"{name}_{key}_ms"] for key in ("p10", "median", "p90", "p99")]
-        assert spread[0] > 0
-        assert spread == sorted(spread)
-    assert min(said["ttft_ms"], said["ttft_cold_ms"], said["tokens_per_s"], said["parameters"]) > 0
-    assert said["tokens"] == said["settings"]["batch"] * said["settings"]["steps"]
-    if "--read-tokens" not in options:
-        assert said["itl_p99_ms"] == said["tpot_p99_ms"]
-
-
 def test_what_the_host_cannot_hold_is_refused_before_it_is_built() -> None:
     with pytest.raises(SystemExit, match=r"the model with a cache of .* GB needs .* GB, and this host has"):
         found_by("decode", "--width=4000000000000", "--heads=2")
@@ -213,17 +198,3 @@ def test_a_wrong_config_is_refused_in_one_sentence(config: object, told: str, tm
     with pytest.raises(SystemExit, match=told) as end:
         sized(config, tmp_path)
     assert str(end.value.code).startswith("error: --config: ")
-
-
-@pytest.mark.parametrize("value", [0, -4])
-def test_a_config_of_no_model_is_a_wrong_command_line(value: int, tmp_path: Path) -> None:
-    with pytest.raises(SystemExit) as end:
-        sized(LLAMA | {"num_hidden_layers": value}, tmp_path)
-    assert end.value.code == 2
-
-
-def test_a_config_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="No such file"):
-        found_by("decode", f"--config={tmp_path / 'none'}")
-    with pytest.raises(SystemExit, match="No such file"):
-        found_by("decode", f"--config={tmp_path}")

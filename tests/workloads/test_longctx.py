@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import subprocess
 import sys
-import threading
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -25,7 +23,6 @@ from gpuledger_workloads.decoder.model import (  # noqa: E402
     chunk_attention,
 )
 from gpuledger_workloads.decoder.size import DecoderSize  # noqa: E402
-from gpuledger_workloads.longctx import Watchdog  # noqa: E402
 from gpuledger_workloads.serving.operating_point import chunks  # noqa: E402
 from support.programs.plain_decoder import plain  # noqa: E402
 from support.programs.workload_result import found_by  # noqa: E402
@@ -91,13 +88,6 @@ def test_a_long_run_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert all(line.endswith(" tokens/s") for line in lines)
 
 
-@pytest.mark.parametrize("options", [("--output-len=1",), ("--prompt-len=1", "--warmup=0"), ("--max-batch-size=2",)])
-def test_small_cases_hold_too(options: tuple[str, ...]) -> None:
-    said = found_by("longctx", *SMALL, *options)
-    assert said["checked"] is True
-    assert ("itl_p99_ms" in said) == ("--output-len=1" not in options)
-
-
 @given(st.integers(1, 90), st.integers(1, 30), st.integers(1, 3))
 def test_the_table_of_chunks_holds_all_of_them_in_few_rows(length: int, chunk: int, batch: int) -> None:
     parts = chunks(length, chunk)
@@ -121,22 +111,6 @@ def test_the_slowdown_compares_chunks_of_one_length() -> None:
     assert found["ttft_ms"] == 2 + 4 + 9
     assert found["prefill_tokens_per_s"] == round(80 / 15 * 1e3, 1)
     assert found["itl_median_ms"] == 5
-
-
-def test_the_longest_text_has_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "measured", lambda *_: {})
-    said = found_by("longctx", "--prompt-len=163824", "--output-len=16")
-    assert (said["kv_pages_needed"], said["kv_pages_there"]) == (2560, 4096)
-
-
-def test_torchrun_says_over_how_many_ranks_the_text_is_spread(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RANK", "3")
-    monkeypatch.setenv("WORLD_SIZE", "8")
-    monkeypatch.setattr(program, "over_ranks", lambda *_: None)  # rank 0 tells
-    assert found_by("longctx", *SMALL, "--page-size=2") is None
-    assert "3 of 4,096 KV pages" in capsys.readouterr().err  # 43 tokens take 22 pages
 
 
 def test_chunks_that_see_too_little_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,23 +183,3 @@ def test_a_stall_ends_the_program_with_a_sentence_that_names_the_chunk() -> None
     assert (done.returncode, done.stdout) == (1, "")
     assert "error: stalled: chunk 3 of 4, tokens 32 to 48, did not end within 8 s" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_watchdog_names_what_was_begun_last(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ended = threading.Event()
-    monkeypatch.setattr(os, "_exit", lambda _: ended.set())
-    with Watchdog(0.05, "the start") as dog:
-        dog.begin("the first")
-        dog.begin("the second")
-        assert ended.wait(60)
-    assert capsys.readouterr().err.startswith("error: stalled: the second did not end within 0.05 s\n\nhint: ")
-
-
-def test_a_watchdog_is_silent_where_all_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "_exit", lambda _: pytest.fail("it gave up"))
-    with Watchdog(300, "the start") as dog:
-        for number in range(100):
-            dog.begin(f"number {number}")
-    assert not dog._thread.is_alive()

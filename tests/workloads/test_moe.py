@@ -32,14 +32,12 @@ from gpuledger_workloads.device import counted, inside, needs, refused_where_ful
 from gpuledger_workloads.mixture import routing  # noqa: E402
 from gpuledger_workloads.mixture.experts import (  # noqa: E402  # noqa: E402
     MODES,
-    SAMPLE,
     ExpertWeights,
     MixtureShape,
     Oracle,
     bank,
     computed,
     mixed,
-    sampled,
 )
 from gpuledger_workloads.mixture.routing import Routed, Router, planned  # noqa: E402
 from support.command import ROOT  # noqa: E402
@@ -192,22 +190,6 @@ def test_popularity_falls_as_a_power() -> None:
         assert abs(load - tokens * share) < 4 * math.sqrt(tokens * share * (1 - share))
 
 
-def test_a_higher_exponent_is_less_even() -> None:
-    peaks = []
-    for exponent in (0.0, 0.5, 1.2, 3.0):
-        plan = planned("power-law", 500, 32, 4, exponent=exponent, seed=0)
-        assert plan is not None
-        peaks.append(routing.imbalance(torch.bincount(plan.flatten(), minlength=32).tolist()))
-    assert peaks == sorted(peaks)  # type: ignore[type-var]
-    assert peaks[0] < 1.5 < 4 < peaks[-1]  # type: ignore[operator]
-
-
-def test_random_is_no_plan_and_other_words_are_refused() -> None:
-    assert planned("random", 3, 4, 2, seed=0) is None
-    with pytest.raises(ValueError, match="zipf"):
-        planned("zipf", 3, 4, 2, seed=0)
-
-
 def test_imbalance() -> None:
     assert routing.imbalance([3, 3, 3]) == 1.0
     assert routing.imbalance([6, 0, 0]) == 3.0
@@ -261,32 +243,12 @@ def test_hot_padding_and_load() -> None:
     assert result["least_bytes"] == result["weight_bytes"] + (6 * 64 + 2 * 21 * 64) * 4
 
 
-def test_experts_without_tokens_cost_no_bytes() -> None:
-    result = found_by(
-        "moe",
-        "--iters=2",
-        "--warmup=0",
-        "--mode=all",
-        "--routing=hot",
-        "--num-experts=6",
-        "--batch-size=5",
-        "--experts-per-token=1",
-    )
-    assert result["experts_used"] == 1
-    assert result["weight_bytes"] == 3 * 64 * 16 * 4
-
-
 @pytest.mark.parametrize("arguments", [(), ("--routing=power-law", "--num-experts=16", "--ffn-dim=24")])
 def test_flop_as_torch_counts_them(arguments: tuple[str, ...]) -> None:
     layer = moe.build(asked(*arguments))
     with FlopCounterMode(display=False) as counter:
         layer("loop")
     assert moe.loaded(layer).flop == counter.get_total_flops()
-
-
-def test_the_default_width_is_that_of_a_large_model() -> None:
-    assert asked("--hidden-dim=7168").ffn_dim == 2048
-    assert asked("--hidden-dim=1").ffn_dim == 8
 
 
 def test_weights_depend_on_the_seed_and_the_expert_alone() -> None:
@@ -347,13 +309,6 @@ def test_a_wrong_result_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(MODES, "grouped", forgets)
     with pytest.raises(SystemExit, match=r"error: grouped: a token is off by 0\.5 of"):
         found_by("moe", *SHORT, "--mode=all", "--routing=uniform", "--batch-size=1")
-
-
-def test_the_sample() -> None:
-    assert sampled(0) == []
-    assert sampled(3) == [0, 1, 2]
-    many = sampled(10_000)
-    assert (len(set(many)), many[0], many[-1]) == (SAMPLE, 0, 9_999)
 
 
 def test_calls_by_what_they_do() -> None:

@@ -15,7 +15,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-COMMAND = [sys.executable, str(Path(__file__).parents[1] / "support" / "programs" / "rank_program.py"), "--device=cpu"]
+TESTS = Path(__file__).parents[1]
+COMMAND = [sys.executable, "-m", "support.programs.rank_program", "--device=cpu"]
 
 
 def ranks(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -25,6 +26,7 @@ def ranks(*options: str, **environment: str) -> subprocess.CompletedProcess[str]
         text=True,
         timeout=120,
         check=False,
+        cwd=TESTS,
         env={**os.environ, **environment},
     )
 
@@ -41,7 +43,9 @@ def test_every_rank_answers_in_order_from_a_process_of_its_own(count: int) -> No
 def test_under_torchrun_rank_0_tells() -> None:
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     environment = [{**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
-    processes = [subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True, env=each) for each in environment]
+    processes = [
+        subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True, cwd=TESTS, env=each) for each in environment
+    ]
     said = [each.communicate(timeout=120)[0] for each in processes]
     assert [each.returncode for each in processes] == [0, 0]
     assert [each["rank"] for each in json.loads(said[0])["ranks"]] == [0, 1]
@@ -87,7 +91,11 @@ def is_alive(pid: int) -> bool:
 
 def test_ctrl_c_leaves_no_rank() -> None:
     started: Any = subprocess.Popen(
-        [*COMMAND, "--world-size=2", "--fault=sleeps"], stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*COMMAND, "--world-size=2", "--fault=sleeps"],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=TESTS,
+        start_new_session=True,
     )
     while "asleep" not in started.stderr.readline():
         assert started.poll() is None

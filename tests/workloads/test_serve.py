@@ -47,17 +47,6 @@ def apart() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What is told where these are a wrong command line."""
-    with pytest.raises(SystemExit) as end:
-        found_by("serve", *arguments)
-    assert end.value.code == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("error: ")
-    return told.err
-
-
 def test_a_run_counts_its_tokens_pages_and_steps() -> None:
     said = found_by("serve", *SMALL, "--page-size=4", "--num-pages=15", "--iters=2")
     assert (said["workload"], said["checked"]) == ("serve", True)
@@ -70,7 +59,6 @@ def test_a_run_counts_its_tokens_pages_and_steps() -> None:
         spread = [said[f"{name}_{key}_ms"] for key in ("p10", "median", "p90", "p99")]
         assert spread == sorted(spread)
         assert spread[0] > 0
-    assert said["itl_median_ms"] >= said["decode_step_median_ms"]
     assert "verdict" not in said
     assert (said["peak_memory_bytes"], said["slowest_rank"]) == (None, 0)
 
@@ -133,10 +121,6 @@ def test_a_target_that_is_missed_ends_with_3(capsys: pytest.CaptureFixture[str],
         ("itl_p99_ms", "<= 1000000000", "PASS"),
     ]
     assert [row["found"] for row in said["targets"]] == [said["decode_tokens_per_s"], said["itl_p99_ms"]]
-
-
-def test_a_target_that_is_met_passes() -> None:
-    assert found_by("serve", *SMALL, "--mode=prefill", "--target=ttft_p99_ms<=1e9")["verdict"] == "PASS"
 
 
 @given(st.sampled_from([">=", "<="]), st.floats(-1e6, 1e6), st.floats(allow_nan=True))
@@ -263,16 +247,6 @@ def test_on_a_gpu_the_point_is_the_launch_point_and_no_other(capsys: pytest.Capt
     assert "--output-len=32 is another point" in capsys.readouterr().err
     free = Namespace(**{**vars(usual), "output_len": 32, "point": "any"})
     assert program.settled_point(free) == OperatingPoint(256, 2000, 32)
-
-
-def test_torchrun_says_how_many_ranks_there_are(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "3")
-    assert "86 x 33 = 2,838 are needed" in refusal(capsys, "--point=launch", "--num-pages=2837")
-    monkeypatch.setattr(program, "over_group", lambda *_: None)
-    assert found_by("serve", "--point=launch", "--num-pages=2838") is None  # rank 0 tells
 
 
 @pytest.mark.parametrize("batch", [1, 3])

@@ -149,13 +149,6 @@ def test_the_expected_ranks_are_the_average_over_all_choices(count: int, topk: i
     assert sum(transport.chances(settings)) == pytest.approx(sum(distinct) / len(distinct))
 
 
-def test_uniform_routing_gives_all_experts_the_same_and_a_token_to_all_ranks() -> None:
-    settings = options("--routing=uniform", "--hidden-size=1")
-    experts, _ = transport.routed(settings)
-    assert torch.bincount(experts.flatten(), minlength=256).tolist() == [8] * 256
-    assert all(transport.laid_out(at, 8)[0].goes.all() for at in virtual(settings, 8))
-
-
 @pytest.mark.parametrize("routing", ["random", "uniform"])
 @pytest.mark.parametrize(("count", "topk"), [(1, 1), (5, 3), (7, 7), (64, 6)])
 def test_a_token_has_an_expert_once(routing: str, count: int, topk: int) -> None:

@@ -5,9 +5,11 @@ What they lose, and that they lose it for the planted reason, shows only on a GP
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -43,17 +45,18 @@ def started(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
 
 
-@pytest.mark.parametrize("variant", ["bad", "fixed"])
-@pytest.mark.parametrize(("module", "case"), [(module, case) for module, cases in FINDINGS.items() for case in cases])
-def test_a_case_runs_and_its_numbers_are_right(module: str, case: str, variant: str) -> None:
-    fixed = ["--fixed"] if variant == "fixed" else []
-    ran = started(module, case, "--device=cpu", "--steps=4", "--warmup=1", *fixed)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stderr.split()[:-1] == (["norm"] if module == "zoo_llm" else [])  # and no warning
-    (line,) = ran.stdout.splitlines()
-    said = json.loads(line)
+@pytest.mark.parametrize("fixed", [False, True], ids=["bad", "fixed"])
+@pytest.mark.parametrize("case", [*zoo.CASES, *zoo_llm.CASES], ids=lambda case: case.name)
+def test_a_case_runs_and_its_numbers_are_right(
+    case: zoo.PlantedCase, fixed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = argparse.Namespace(device="cpu", fixed=fixed, seed=0, steps=4, warmup=1, cuda_profiler=False)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        said: dict[str, Any] = zoo.run(case, options)
+    assert capsys.readouterr().err.split()[:-1] == (["norm"] if case in zoo_llm.CASES else [])
     assert list(said) == KEYS
-    assert [said[key] for key in KEYS[:4]] == [case, variant, "cpu", 4]
+    assert [said[key] for key in KEYS[:4]] == [case.name, "fixed" if fixed else "bad", "cpu", 4]
     assert said["checked"] is True
     assert 0 < said["step_ms_p10"] <= said["step_ms_median"] <= said["step_ms_p90"]
 
@@ -100,6 +103,14 @@ def test_an_output_that_says_nothing_is_caught(number: float, capsys: pytest.Cap
     core = build(case.size.small(), "cpu", 0)
     assert not case.check(core, torch.full((2, 2), number), core.batch(0)) < TOLERANCE
     assert capsys.readouterr().err == f"norm {number:.3f}\n"
+
+
+@pytest.mark.parametrize("module", FINDINGS)
+def test_a_case_is_one_line_of_json(module: str) -> None:
+    ran = started(module, next(iter(FINDINGS[module])), "--device=cpu", "--steps=1", "--warmup=0", "--fixed")
+    assert ran.returncode == 0, ran.stderr
+    (line,) = ran.stdout.splitlines()
+    assert list(json.loads(line)) == KEYS
 
 
 @pytest.mark.parametrize("module", FINDINGS)

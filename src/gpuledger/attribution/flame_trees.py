@@ -74,7 +74,6 @@ class _Kernels:
 
     @property
     def by_name(self) -> tuple[Codes, Ints]:
-        """Each name that occurs, and the time of its work."""
         time = sweep.sums(self.work.name + np.int32(1), self.length_ns, len(self.family_of))
         place = np.flatnonzero(time)
         return (place - 1).astype(np.int32), time[place]
@@ -131,19 +130,11 @@ def flame_trees(trace: Trace, device: Device) -> tuple[FlameTree, ...]:
     ]
     trees += _stack_trees(device, kernels)
     whole = int(kernels.length_ns.sum())
-    named = max((_named_ns(tree) for tree in trees), default=0)
+    # the GPU time that has a place in a tree: its outermost nodes with a name
+    named = max((int(tree.gpu_ns[(tree.parent < 0) & (np.array(tree.names) != "")].sum()) for tree in trees), default=0)
     families = [_family_tree(kernels)]
     trees = [*trees, *families] if 2 * named >= whole else [*families, *trees]  # the most telling first
     return tuple(tree for tree in (*_idle_tree(trace, device), *trees) if len(tree))
-
-
-def _named_ns(tree: FlameTree) -> int:
-    """The GPU time that has a place in a tree."""
-    return sum(
-        time
-        for parent, name, time in zip(tree.parent.tolist(), tree.names, tree.gpu_ns.tolist(), strict=True)
-        if parent < 0 and name
-    )
 
 
 def _family_tree(kernels: _Kernels) -> FlameTree:
@@ -165,10 +156,7 @@ def _idle_tree(trace: Trace, device: Device) -> Iterator[FlameTree]:
         own = sweep.fold(
             "sum", of_stack[stack], np.array(list(stacks.values()), np.int64), np.zeros(len(paths), np.int64)
         )
-        idle_ns, blank = paths.with_inner(own), ("",) * len(paths)
-        yield _without_smallest(
-            FlameTree(TreeKind.IDLE_STACKS, paths.parent, tuple(names), blank, idle_ns, np.zeros_like(idle_ns))
-        )
+        yield _host_tree(TreeKind.IDLE_STACKS, paths, names, paths.with_inner(own))
 
 
 def _range_tree(kind: TreeKind, ranges: NamedNest, device: Device, kernels: _Kernels) -> FlameTree:
@@ -206,10 +194,7 @@ def _stack_trees(device: Device, kernels: _Kernels) -> Iterator[FlameTree]:
         paths, names, of_stack = _stack_paths(trace, samples["stack"])
         path = of_stack[samples["stack"]]
         count = paths.with_inner(np.bincount(path[path >= 0], minlength=len(paths)))
-        blank = ("",) * len(paths)
-        yield _without_smallest(
-            FlameTree(TreeKind.SAMPLED_STACKS, paths.parent, tuple(names), blank, count, np.zeros_like(count))
-        )
+        yield _host_tree(TreeKind.SAMPLED_STACKS, paths, names, count)
 
 
 def _stack_paths(trace: Trace, stack: Ints) -> tuple[NamePaths, list[str], Positions]:
@@ -225,6 +210,12 @@ def _stack_paths(trace: Trace, stack: Ints) -> tuple[NamePaths, list[str], Posit
     of_stack = np.full(len(trace.stacks) + 1, -1, np.intp)
     of_stack[used] = np.where(lengths > 0, paths.of_row[ends - 1], -1)
     return paths, [text or "?" for text in trace.strings.decode(paths.name.astype(np.int32))], of_stack
+
+
+def _host_tree(kind: TreeKind, paths: NamePaths, names: Sequence[str], host: Ints) -> FlameTree:
+    """A tree without kernels."""
+    blank = ("",) * len(paths)
+    return _without_smallest(FlameTree(kind, paths.parent, tuple(names), blank, host, np.zeros_like(host)))
 
 
 def _without_smallest(tree: FlameTree) -> FlameTree:

@@ -183,7 +183,10 @@ def named_thread(ranges: NamedNest, outside: ThreadTime) -> ThreadTime | None:
 def _most_sampled(trace: Trace, waiting: ThreadTime) -> ThreadTime | None:
     samples = _others(trace[Table.SAMPLES], waiting)
     samples = samples.where(holds(waiting.spans, samples["start_ns"]))
-    samples = samples.where(~_are_waits(trace, samples["stack"]))
+    is_wait = np.zeros(len(trace.stacks) + 1, np.bool_)  # Python's are sampled even when blocked; the last is for -1
+    for number in distinct(samples["stack"][samples["stack"] >= 0]).tolist():
+        is_wait[number] = bool(_WAITING.search((trace.stacks.texts(number, trace.strings) or [""])[0]))
+    samples = samples.where(~is_wait[samples["stack"]])
     owner = thread(samples)
     counts = {other: len(positions) for other, positions in RowsByKey.of(owner)}
     busiest = max(counts, key=lambda other: (counts[other], -other), default=None)
@@ -191,15 +194,6 @@ def _most_sampled(trace: Trace, waiting: ThreadTime) -> ThreadTime | None:
         return None
     first = int(np.flatnonzero(owner == busiest)[0])
     return ThreadTime(busiest, int(samples["pid"][first]), int(samples.stored("tid")[first]), waiting.spans)
-
-
-def _are_waits(trace: Trace, stack: Ints) -> NDArray[np.bool_]:
-    """Which of these stacks are of a thread that itself waits: Python's are sampled whatever the thread does."""
-    is_wait = np.zeros(len(trace.stacks) + 1, np.bool_)  # the last is for stack -1
-    for number in distinct(stack[stack >= 0]).tolist():
-        is_wait[number] = bool(_WAITING.search((trace.stacks.texts(number, trace.strings) or [""])[0]))
-    are_waits: NDArray[np.bool_] = is_wait[stack]
-    return are_waits
 
 
 def _most_covered(trace: Trace, waiting: ThreadTime) -> ThreadTime | None:

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from gpuledger.capture.manifest import CaptureCheck
 from gpuledger.trace.model import NotMeasured, Trace
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import Table
@@ -40,15 +41,6 @@ class CaptureWishes(Struct, frozen=True):
     duration_ns: int | None = None
 
 
-class CaptureCheck(Struct, frozen=True):
-    """One wish, and whether it came true."""
-
-    name: str
-    verdict: str
-    found: str
-    advice: str = ""
-
-
 def check_capture(trace: Trace, asked: CaptureWishes) -> tuple[CaptureCheck, ...]:
     """Every wish with its verdict."""
     checks = [_work(trace, asked)]
@@ -76,7 +68,7 @@ def check_capture(trace: Trace, asked: CaptureWishes) -> tuple[CaptureCheck, ...
 
 def _count_check(name: str, count: int, what: str, none: str, advice: str) -> CaptureCheck:
     if count:
-        return CaptureCheck(name, PASS, f"{count_text(count)} {what}")
+        return CaptureCheck(name, PASS, f"{count_text(count)} {what}", "")
     return CaptureCheck(name, MISSING, none, advice)
 
 
@@ -85,7 +77,7 @@ def _work(trace: Trace, asked: CaptureWishes) -> CaptureCheck:
     if kernels or graphs:
         gpus = len(np.unique(np.concatenate([trace[table]["gpu"] for table in (Table.KERNELS, Table.GRAPHS)])))
         ran = f"{count_text(kernels)} kernels" + (f", {count_text(graphs)} whole graphs" if graphs else "")
-        return CaptureCheck("GPU work", PASS, f"{ran} on {gpus} GPU{'s' if gpus != 1 else ''}")
+        return CaptureCheck("GPU work", PASS, f"{ran} on {gpus} GPU{'s' if gpus != 1 else ''}", "")
     advice = (
         "does the program use the GPU, and in a process that the command starts? `gpuledger doctor` tries a capture"
     )
@@ -103,7 +95,7 @@ def _graphs(trace: Trace, asked: CaptureWishes) -> list[CaptureCheck]:
         return [CaptureCheck("graph nodes", verdict, f"{count_text(whole)} CUDA graphs were recorded whole", advice)]
     if asked.nodes:
         found = f"{count_text(nodes)} kernels ran in CUDA graphs" if nodes else "no CUDA graph ran"
-        return [CaptureCheck("graph nodes", PASS, found)]
+        return [CaptureCheck("graph nodes", PASS, found, "")]
     return []
 
 
@@ -116,6 +108,6 @@ def _length(trace: Trace, asked_ns: int) -> CaptureCheck:
     got = span.end_ns - span.start_ns
     found = f"{time_text(got)} of the {time_text(asked_ns)} asked for hold events"
     if abs(got - asked_ns) <= max(_TOLERANCE_NS, int(asked_ns * _TOLERANCE_SHARE)):
-        return CaptureCheck("duration", PASS, found)
+        return CaptureCheck("duration", PASS, found, "")
     advice = "the program ended early, or did nothing for a part of it: keep it under load, or choose another --delay"
     return CaptureCheck("duration", MISSING if got < asked_ns else WARN, found, advice if got < asked_ns else "")

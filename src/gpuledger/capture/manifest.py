@@ -125,7 +125,7 @@ class RecordedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes: Count
 
 
-class RecordedCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CaptureCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether the profile holds one thing that was asked for."""
 
     check: str
@@ -194,7 +194,7 @@ class Manifest(Struct, frozen=True, tag_field="schema", tag=MANIFEST_SCHEMA):
     """Of the command; 128 and the signal's number where one ended it."""
     seconds: Seconds | None = None
     files: tuple[RecordedFile, ...] = ()
-    checks: tuple[RecordedCheck, ...] = ()
+    checks: tuple[CaptureCheck, ...] = ()
     """Whether the profile holds what was asked for."""
     plain: PlainRun | None = None
     """null where no time is compared: kernels that ncu replays, a piece of a server."""

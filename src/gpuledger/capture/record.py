@@ -41,7 +41,7 @@ from gpuledger.capture.window import opens_window
 from gpuledger.errors import GpuledgerError, MissingPackage, NothingRecorded, ToolFailed
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.machine import find_nsys, machine, version_of
-from gpuledger.system.processes import AttendedRun, Ran, run_attended
+from gpuledger.system.processes import AttendedRun, Ran, last_line, run_attended
 from gpuledger.version import own_version
 
 FIRST: Final = (
@@ -233,12 +233,6 @@ _NO_ROOM_BYTES: Final = 20_000_000
 NOT_STARTED: Final = (125, 126, 127, 255)
 """Exit codes of prefixes: the folder was there already, not executable, not found, no connection."""
 PERMISSION: Final = "ERR_NVGPUCTRPERM"
-
-
-def last_line(text: str) -> str:
-    """The last line that says anything."""
-    lines = [line.strip() for line in text.replace("\r", "\n").splitlines() if line.strip()]
-    return lines[-1] if lines else "nothing"
 
 
 INTERRUPTED_CODE: Final = 130

@@ -21,10 +21,11 @@ from msgspec import Struct
 
 from gpuledger.regex import LOOKED_AT, NamePattern
 
-_TOKEN: Final = re.compile(
-    r"(?P<look>\(\?<?[=!])|(?P<group>\(\?:)|(?P<end>\))|(?P<bar>\|)|(?P<often>[?*+]|\{\d*,?\d*\})"
-    r"|(?P<one>\\[wds]|\[[^\]\\^]+\])|(?P<place>[\^$]|\\b)|(?P<letter>[^\\()\[\]{}.])"
-)
+_LOOK: Final = re.compile(r"\(\?<?[=!](?:[^()]|\([^()]*\))*\)")
+_GROUP: Final = re.compile(r"\(\?:([^()]*)\)([?*+]|\{[^}]*\})?")
+"""One that holds no other, and how often it comes."""
+_NO_LETTERS: Final = re.compile(r"\\[wdsb]|\[[^\]\\]+\]|[a-z](?=[?*]|\{0?,)")
+"""What stands for several letters, and a letter that may be missing."""
 _MAY_BE_MISSING: Final = re.compile(r"[?*]|\{0?,.*")
 
 
@@ -37,71 +38,35 @@ class Alternative(Struct, frozen=True):
 
 def alternatives(pattern: str, common: frozenset[str] = frozenset()) -> Iterator[Alternative]:
     """The alternatives that a pattern is made of, at its top. Words in `common` are anchors only for want of others."""
-    tokens, position = list[tuple[str, str]](), 0
-    while position < len(pattern):
-        token = _TOKEN.match(pattern, position)
-        if token is None:
-            raise ValueError(f"{pattern}: cannot be read from {pattern[position:]!r} on")
-        tokens.append((str(token.lastgroup), token.group()))
-        position = token.end()
-    for branch in _branches(tokens):
-        anchors = _anchors(branch, common)
-        if _worth(anchors, common) == 0:
-            raise ValueError(f"{pattern}: an alternative without a word that it must find")
-        yield Alternative("".join(text for _, text in branch), anchors)
-
-
-_Tokens = list[tuple[str, str]]
-
-
-def _branches(tokens: _Tokens) -> list[_Tokens]:
-    """What stands between the bars that are in no group."""
-    branches, depth = list[_Tokens]([[]]), 0
-    for kind, text in tokens:
-        depth += (kind in ("group", "look")) - (kind == "end")
-        if kind == "bar" and depth == 0:
-            branches.append([])
+    branches, depth = [""], 0
+    for letter in pattern:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "|" and depth == 0:
+            branches.append("")
         else:
-            branches[-1].append((kind, text))
-    return branches
+            branches[-1] += letter
+    for branch in branches:
+        anchors = set[str]()
+        for spelled in _without_groups(_NO_LETTERS.sub(" ", _LOOK.sub(" ", branch))):
+            if set(spelled) & set("().\\"):
+                raise ValueError(f"{pattern}: cannot be read: {spelled}")
+            runs = [run for run in re.findall("[a-z]+", spelled) if len(run) > 1]
+            if not runs:
+                raise ValueError(f"{pattern}: an alternative without a word that it must find")
+            anchors.add(max(runs, key=lambda run: 1 if run in common else len(run)))
+        yield Alternative(branch, frozenset(anchors))
 
 
-def _anchors(branch: _Tokens, common: frozenset[str]) -> frozenset[str]:
-    """The best choice among what must be found: a run of letters, or one of those of each branch of a group."""
-    choices, run = list[frozenset[str]](), ""
-    position = 0
-    while position < len(branch):
-        kind, text = branch[position]
-        after = _end_of_group(branch, position) if kind in ("group", "look") else position + 1
-        is_optional = after < len(branch) and _MAY_BE_MISSING.fullmatch(branch[after][1]) is not None
-        if kind == "letter" and text.islower() and text.isascii() and not is_optional:
-            run += text
-        elif kind != "often":
-            choices, run = [*choices, frozenset((run,))], ""
-            if kind == "group" and not is_optional:
-                inner = [_anchors(part, common) for part in _branches(branch[position + 1 : after - 1])]
-                if all(_worth(anchors, common) for anchors in inner):  # else nothing need be found
-                    choices.append(frozenset[str]().union(*inner))
-        if after < len(branch) and branch[after][0] == "often":  # a letter that comes twice parts a run as well
-            choices, run, after = [*choices, frozenset((run,))], "", after + 1
-        position = after
-    return max((*choices, frozenset((run,))), key=lambda choice: _worth(choice, common))
-
-
-def _worth(anchors: frozenset[str], common: frozenset[str]) -> int:
-    """The longer the shortest of them, the seldomer they are found for nothing; of one letter they are too many."""
-    shortest = min(map(len, anchors), default=0)
-    return 1 if anchors & common else 0 if shortest < 2 else shortest
-
-
-def _end_of_group(tokens: _Tokens, start: int) -> int:
-    depth = 0
-    for end in range(start, len(tokens)):
-        kind = tokens[end][0]
-        depth += (kind in ("group", "look")) - (kind == "end")
-        if depth == 0:
-            return end + 1
-    raise ValueError("a group without an end")
+def _without_groups(pattern: str) -> Iterator[str]:
+    """A pattern spelled out, once for each branch of its groups; what may be missing, or comes again, parts words."""
+    if (group := _GROUP.search(pattern)) is None:
+        yield pattern
+        return
+    is_optional = group[2] is not None and _MAY_BE_MISSING.fullmatch(group[2]) is not None
+    for branch in ("",) if is_optional else group[1].split("|"):
+        yield from _without_groups(
+            f"{pattern[: group.start()]}{branch}{' ' if group[2] else ''}{pattern[group.end() :]}"
+        )
 
 
 Table: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]

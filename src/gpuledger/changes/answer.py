@@ -17,7 +17,7 @@ from gpuledger.analyse.diff.run_side import RangeRole, RunSide, range_shares
 from gpuledger.changes.changes import ProgramChange, edits_of
 from gpuledger.errors import NothingRecorded
 from gpuledger.findings.finding import PlainSaving
-from gpuledger.findings.rules import PlainHost
+from gpuledger.findings.plain_host import PlainHost
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.causes import Cause
 from gpuledger.messages import say

@@ -35,7 +35,6 @@ from gpuledger.export.timeline import (
     TrackKind,
     UniqueNumbers,
     as_titles,
-    by_name,
     text_argument,
 )
 from gpuledger.export.tracks import Arrows, GpuRows, HostRows, gpu_groups, gpu_side, host_side
@@ -294,11 +293,10 @@ def in_a_row(
 
 def _gap_records(trace: Trace, device: Device, track: int) -> Records:
     gaps, name, texts = device.ledger.gaps, np.append(device.work.name, -1), trace.strings.texts
-    causes = {f"{cause}_ns": ArgumentColumn((gaps.by_cause.of(cause),), absent=0) for cause in CAUSES}
     arguments = (
         text_argument("trigger", TRIGGERS, gaps.trigger),
         text_argument("drained_by", gaps.draining, np.where(gaps.drained_by > 0, gaps.drained_by, -1)),
-        *by_name(causes),
+        *(Argument(f"{cause}_ns", ArgumentColumn((gaps.by_cause.of(cause),), absent=0)) for cause in CAUSES),
         text_argument("before", texts, name[gaps.before]),
         text_argument("after", texts, name[gaps.after]),
     )
@@ -309,17 +307,13 @@ def _gap_records(trace: Trace, device: Device, track: int) -> Records:
 def _step_records(device: Device, steps: Steps, track: int) -> Records:
     shown, tiles = device.shown_tiles
     books = tiles[np.searchsorted(device.ledger.tiles_ns, steps.edges_ns[:-1])]
-    lines = {
-        f"{line}_ns": ArgumentColumn((books[:, index],), absent=0)
-        for index, line in enumerate(shown)
-        if books[:, index].any()
-    }
+    lines = [(line, books[:, index]) for index, line in enumerate(shown) if books[:, index].any()]
     number = np.arange(len(steps))
     phase = np.array(device.phases.of_step, np.int64)
     arguments = (
         Argument("warm_up", ArgumentColumn(((number < steps.warm_up).astype(np.int8),), absent=0)),
         *((text_argument("phase", PHASES, np.where(phase > 0, phase, -1)),) if len(phase) == len(steps) else ()),
-        *by_name(lines),
+        *(Argument(f"{line}_ns", ArgumentColumn((time_ns,), absent=0)) for line, time_ns in lines),
     )
     titles = [f"step {index}" for index in range(len(steps))]
     return in_a_row(track, steps.start_ns, steps.end_ns, titles, number, "step", arguments)

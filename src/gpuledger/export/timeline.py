@@ -9,7 +9,7 @@ they do not.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import chain, pairwise
 from typing import Any, Final
@@ -161,11 +161,6 @@ def as_titles(texts: Sequence[str]) -> list[str]:
         NAMELESS if not text else text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
         for text in texts
     ]
-
-
-def by_name(columns: Mapping[str, ArgumentColumn]) -> tuple[Argument, ...]:
-    """Numbers as arguments, called by their names."""
-    return tuple(Argument(name, column) for name, column in columns.items())
 
 
 FEW_LANES: Final = 8

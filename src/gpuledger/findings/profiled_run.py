@@ -12,10 +12,11 @@ import numpy as np
 from msgspec import Struct, field
 
 from gpuledger.attribution.lost_time import longest
-from gpuledger.findings.capture import GRAPH_CAPTURE
+from gpuledger.findings.capture.capture_warmup import GRAPH_CAPTURE
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.rule import OneGpu
-from gpuledger.findings.rules import MOST_GPUS, RULE_OF, asked_about, findings, findings_of, subjects_of
+from gpuledger.findings.rules import RULE_OF
+from gpuledger.findings.run_rules import MAX_GPUS, asked_about, findings, findings_of, subjects_of
 from gpuledger.ledger.books import Line, LineKind, with_triggers
 from gpuledger.ledger.causes import Cause, by_trigger
 from gpuledger.ledger.device import Device, analyse_devices
@@ -92,7 +93,7 @@ class ProfiledRun(Struct, frozen=True):
     def health(self) -> tuple[Note, ...]:
         """What was lost on reading, and that not all GPUs were looked at."""
         notes, gpus = (*self.trace.health, *self.kernel_health), len(self.subjects)
-        if gpus <= MOST_GPUS:
+        if gpus <= MAX_GPUS:
             return notes
         left_out = say(
             "findings and pages are of {count} of {gpus} GPUs, the least and the most busy; `--device=N` shows another",
@@ -188,17 +189,15 @@ def diagnose(
     return ProfiledRun(name, trace, window, devices, found, kernels, profiled.health, use, against, subjects)
 
 
-LITTLE: Final = 0.02  # a finding that neither saves nor explains this share of the time is no headline
-
+MIN_HEADLINE_SHARE: Final = 0.02  # a finding that neither saves nor explains this share of the time is no headline
 NOT_BY_SAVING: Final = ("STEP-PERIODIC", "COLD-START")
 """They save little or nothing, and say where time went that nothing else is about."""
 
-LOSS: Final = 0.05  # time lost to one line from this share on is never passed over
-
-FEW_KERNELS, MOST_OF_BUSY, MOST_OF_TIME = 3, 0.6, 0.5
+MIN_LOSS_SHARE: Final = 0.05  # time lost to one line from this share on is never passed over
+MAX_MAIN_KERNELS, MIN_BUSY_SHARE, MIN_TIME_SHARE = 3, 0.6, 0.5
 """So few kernels that hold so much of the busy time and so much of all time are the program."""
 
-FASTER: Final = 0.25
+MAX_SAVED_OF_KERNELS: Final = 0.25
 """Kernels are named before what saves less than this share of their time: they need not get much faster for as much."""
 
 _UNRECORDED: Final = Line.of_cause(Cause.UNRECORDED)
@@ -249,7 +248,12 @@ def headline(device: Device, findings: Sequence[Finding]) -> Headline:
     window_ns = max(device.ledger.window_ns, 1)
     told = (finding for rank, finding in enumerate(findings) if rank == 0 or finding.code in NOT_BY_SAVING)
     first = next(
-        (finding for finding in told if max(finding.saving_ns, finding.explains_ns) >= LITTLE * device.steady_ns), None
+        (
+            finding
+            for finding in told
+            if max(finding.saving_ns, finding.explains_ns) >= MIN_HEADLINE_SHARE * device.steady_ns
+        ),
+        None,
     )
     lost, of_all = _losses(steady), _losses(total)
     largest = _largest(lost, max(device.steady_ns, 1))
@@ -293,13 +297,15 @@ def main_kernels(device: Device, findings: Sequence[Finding]) -> tuple[tuple[str
     """The few kernels that hold most of the time, with their shares; none where a fix saves more than they might."""
     steady_ns = max(device.steady_ns, 1)
     saved_ns = max((finding.saving_ns for finding in findings if finding.gpu == device.gpu), default=0)
-    if device.compute_ns < MOST_OF_TIME * steady_ns or saved_ns >= FASTER * device.compute_ns:
+    if device.compute_ns < MIN_TIME_SHARE * steady_ns or saved_ns >= MAX_SAVED_OF_KERNELS * device.compute_ns:
         return ()
     took = device.kernel_ns
-    codes = np.argsort(-took, kind="stable")[:FEW_KERNELS]
+    codes = np.argsort(-took, kind="stable")[:MAX_MAIN_KERNELS]
     for count in range(1, len(codes) + 1):
         held_ns = int(took[codes[:count]].sum())
-        if held_ns >= max(MOST_OF_BUSY * _busy_ns(device.line_ns), MOST_OF_TIME * steady_ns, saved_ns / FASTER):
+        if held_ns >= max(
+            MIN_BUSY_SHARE * _busy_ns(device.line_ns), MIN_TIME_SHARE * steady_ns, saved_ns / MAX_SAVED_OF_KERNELS
+        ):
             strings = device.host.calls.strings
             return tuple(
                 (strings.text(code) or "", min(int(took[code]) / steady_ns, 1.0)) for code in codes[:count].tolist()
@@ -324,7 +330,7 @@ def _largest(losses: Mapping[Line, int], whole_ns: int) -> Loss | None:
 
 def _notable(line: Line, lines: Mapping[Line, int], whole_ns: int) -> Loss | None:
     ns = lines.get(line, 0)
-    return Loss(line.label, ns, ns / whole_ns) if ns >= LOSS * whole_ns else None
+    return Loss(line.label, ns, ns / whole_ns) if ns >= MIN_LOSS_SHARE * whole_ns else None
 
 
 def finding_place(finding: Finding, device: Device) -> Span:

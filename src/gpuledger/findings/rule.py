@@ -1,7 +1,6 @@
-"""What a rule is: a code, the function that looks for it, and all else that is known of it, declared in one place.
+"""What a rule is: a code, the function that looks for it, and all else that is known of it, declared in one file.
 
-Each family of rules is a module with a tuple `RULES`; `findings/rules.py` puts them together. A code has a page,
-`explain/CODE.md`.
+`rules.py` lists them. A code has a page, whose head is the file's docstring and whose rest is `explain/CODE.md`.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from gpuledger.analyse.light.books import LightBooks, light_books
+from gpuledger.analyse.light.books import light_books
 from gpuledger.analyse.light.steady_kernels import use_and_clock
 from gpuledger.attribution.lost_time import MOSTLY
 from gpuledger.attribution.ranges import ProgramRanges
 from gpuledger.findings.finding import Evidence, Finding
 from gpuledger.findings.fixes import Fixes
 from gpuledger.ledger.books import LineKind
-from gpuledger.ledger.causes import Trigger
+from gpuledger.ledger.causes import Cause, Trigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
 from gpuledger.replay.edits import Edit
@@ -33,12 +32,12 @@ from gpuledger.trace.tables import Rows
 
 if TYPE_CHECKING:
     from gpuledger.analyse.kernels.step_kernels import MatchedTimeline
+    from gpuledger.analyse.light.books import LightBooks
     from gpuledger.analyse.utilization.against_counters import CountedUse
     from gpuledger.analyse.utilization.stretches import SampledUse
 
 Subject = TypeVar("Subject")
-
-_WORTH_NAMING: Final = 0.3  # a line that holds less of what was lost is told as evidence, not in the claim
+_MIN_LINE_SHARE: Final = 0.3  # a line that holds less of what was lost is told as evidence, not in the claim
 
 
 class LazyScenario:
@@ -95,6 +94,10 @@ class Capture(Struct, frozen=True):
     trace: Trace
     devices: Sequence[Device]
 
+    def largest_share(self, cause: Cause) -> float:
+        """The share of a cause, on the device where it is the largest."""
+        return max((device.idle_ns(cause) / device.steady_ns for device in self.devices), default=0.0)
+
 
 class Rule(Struct, Generic[Subject], frozen=True):
     """One thing that can be found, and all that is known of its code but the page, `explain/CODE.md`."""
@@ -116,7 +119,7 @@ class Rule(Struct, Generic[Subject], frozen=True):
     def edit_of(self, subject: OneGpu) -> Edit:
         if self.edit is None:
             raise ValueError(f"{self.code} has no edit of its own")
-        return self.edit(subject.fixes)
+        return subject.fixes.once(self.edit)
 
     def findings(self, subject: Subject) -> Sequence[Finding]:
         return self.find(self, subject)
@@ -143,7 +146,7 @@ class Rule(Struct, Generic[Subject], frozen=True):
         line = next((piece.line for piece in evidence if piece.line is not None), None)
         if line is not None and line.share >= MOSTLY:
             claim = say("{claim}, mostly {where}", claim=claim, where=line.where)
-        elif line is not None and line.share >= _WORTH_NAMING:
+        elif line is not None and line.share >= _MIN_LINE_SHARE:
             claim = say("{claim}, most of all {where}", claim=claim, where=line.where)
         return Finding(
             code=self.code,

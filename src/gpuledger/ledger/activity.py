@@ -157,7 +157,6 @@ class Activities:
         return Activities(self._tables, self._columns.at(positions), self.families)
 
     def launched_by(self, launch: Positions) -> Activities:
-        """The same, with the calls that launched them."""
         return Activities(self._tables, self._columns._replace(launch=launch), self.families)
 
 

@@ -92,7 +92,6 @@ class Line(str):
 
     @property
     def label(self) -> str:
-        """What people call it."""
         if self.cause is not None:
             return idle_label(self.cause)
         return say("compute: {family}", family=self.family) if self.is_compute else EXPOSED[self.kind]

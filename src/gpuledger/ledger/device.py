@@ -71,7 +71,6 @@ class Device(Struct, frozen=True, dict=True):
         return clip(self.ledger.busy.stretches, self.steady)
 
     def begins_steady(self, start_ns: Ints) -> NDArray[np.bool_]:
-        """Which of these begin in the steady stretch."""
         return holds(self.steady_stretches, start_ns)
 
     def steady_part_ns(self, start_ns: Ints, end_ns: Ints) -> Ints:
@@ -82,7 +81,6 @@ class Device(Struct, frozen=True, dict=True):
 
     @cached_property
     def steady_tiles(self) -> NDArray[np.bool_]:
-        """Which rows of the books are of the steady stretch."""
         start = self.ledger.tiles_ns[:-1]
         return (start >= self.steady.start_ns) & (start < self.steady.end_ns)
 
@@ -128,7 +126,6 @@ class Device(Struct, frozen=True, dict=True):
 
     @cached_property
     def steady_calls(self) -> NDArray[np.bool_]:
-        """Which CUDA calls begin in the steady stretch."""
         return self.begins_steady(self.host.calls["start_ns"])
 
     @property
@@ -192,7 +189,6 @@ class Device(Struct, frozen=True, dict=True):
 
     @cached_property
     def compute_ns(self) -> int:
-        """Compute in the steady stretch."""
         return sum(amount for line, amount in self.line_ns.items() if line.is_compute)
 
     @cached_property

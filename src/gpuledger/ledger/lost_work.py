@@ -221,8 +221,9 @@ class _Suspects:
 
     def lost(self, suspects: Positions) -> Positions:
         """Those of these calls for whose want of work nothing but loss is left."""
+        if "result" in self.calls:
+            suspects = suspects[self.calls["result"][suspects] <= 0]
         for left_after in (
-            self._succeeded,
             self._outside_capture,  # the usual reason, and cheap to see
             self._without_record,
             self._outermost,
@@ -245,13 +246,6 @@ class _Suspects:
         self.has_work[suspects[recorded]] = True
         numbered: NDArray[np.bool_] = (keys["correlation"] != NOT_RECORDED) & (keys["pid"] != NOT_RECORDED)
         return suspects[~recorded & numbered]
-
-    def _succeeded(self, suspects: Positions) -> Positions:
-        """As far as that was recorded."""
-        if "result" not in self.calls:
-            return suspects
-        succeeded: NDArray[np.bool_] = self.calls["result"][suspects] <= 0
-        return suspects[succeeded]
 
     def _outside_capture(self, suspects: Positions) -> Positions:
         """No stream of their process was being captured."""

@@ -76,7 +76,6 @@ class Steps(Struct, frozen=True):
 
     @property
     def steady_ns(self) -> Ints:
-        """The lengths of the steps that count."""
         return self.length_ns[self.warm_up :]
 
 
@@ -191,7 +190,8 @@ def phases(trace: Trace, work: Activities, host: Host, gpu: int, edges_ns: Ints,
         before, *of_step, after = (_phase(prefill, decode, mixed, mixed_share) for prefill, decode, mixed in rows)
         if mixed_share < 1 or DECODE in of_step:
             return Phases(before, tuple(of_step), after)
-    if len(edges_ns) > FEWEST and _chooses_tokens(trace, own.name):
+    names = (trace.strings.text(code) or "" for code in trace.strings.distinct(own.name))
+    if len(edges_ns) > FEWEST and any(map(chooses_token, names)) and not _trains(trace, own.name):
         return Phases(0, _phases_by_launches(own, edges_ns), 0)
     return Phases(0, (0,) * (len(edges_ns) - 1), 0)
 
@@ -203,11 +203,6 @@ def _votes_by_products(trace: Trace, own: Activities) -> NDArray[np.int8]:
         votes[own.family == own.families.index("gemm")] = PREFILL
         votes[(votes > 0) & trace.strings.each(own.name, is_matrix_vector, np.bool_)] = DECODE
     return votes if (votes == DECODE).any() else np.zeros_like(votes)
-
-
-def _chooses_tokens(trace: Trace, names: Codes) -> bool:
-    texts = (trace.strings.text(code) or "" for code in trace.strings.distinct(names))
-    return any(map(chooses_token, texts)) and not _trains(trace, names)
 
 
 def _phases_by_launches(own: Activities, edges_ns: Ints) -> tuple[int, ...]:

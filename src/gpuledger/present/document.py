@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -125,22 +125,16 @@ class SheetBlock(Struct, frozen=True):
     title: SheetTitle = SheetTitle.NONE
     tells_hidden: bool = False
     """Whether it says itself which columns a narrow terminal has no room for; else the group does, once for all."""
-    caption: str = ""
-    """What stands over it on a page, where that is not the sheet's title."""
     is_quiet: bool = False
-    """Whether the caption is for screen readers only, as a heading says the same."""
+    """Whether a page shows its title to screen readers only, as a heading says the same."""
     anchor: str = ""
     """What the table is called in the page, for links and tests."""
     without: tuple[str, ...] = ()
     """Keys of columns that a page leaves out."""
-    name_letters: int | None = None
-    """Letters of a kernel's name on a page before the rest of it is folded away, where that is not the usual number."""
     is_tree: bool = False
     """Whether rows lie below their parents: a tree that is sorted is no tree."""
-    filters: bool = False
-    """Whether rows can be searched for though there are few."""
     families_in: str = ""
-    """The key of the column of families, where rows can be chosen by theirs."""
+    """The key of the column of families, where rows can be searched for and chosen by theirs."""
     rest: Callable[[Sequence[Sequence[Cell]]], tuple[Cell, ...]] | None = None
     """Makes one row of those that a page has no room for, so that the table still adds up."""
     places: tuple[TimelinePlace | None, ...] = ()
@@ -364,10 +358,6 @@ def not_measured(reason: str) -> Paragraph:
     return Paragraph(say("Not measured: {what}.", what=reason), "unknown")
 
 
-AGAIN = Section("again", say("Reproduce"), (Reproduce(),))
-"""What closes most pages."""
-
-
 class Page(Struct, frozen=True):
     """A whole page."""
 
@@ -378,37 +368,12 @@ class Page(Struct, frozen=True):
     tiles: tuple[Tile, ...] = ()
     opening: tuple[Block, ...] = ()
     """What stands on the first screen, before the sections."""
-    title: str = ""
-    """For the browser's window, where it is not the name."""
-
-
-def chapters(blocks: Iterable[Block], first: str = "") -> tuple[Section, ...]:
-    """A section per heading of a document, whose own title is left out; what comes before one is under `first`."""
-    titled: list[tuple[str, str, list[Block]]] = [(first, "", [])]
-    for block in blocks:
-        match block:
-            case Heading(text, level, short):
-                if level > 1:
-                    titled.append((text, short, []))
-            case Points(title, items, is_section=True):
-                titled.append((title, "", [Points("", items)]))
-            case Only():
-                titled[-1][2].extend(block.shown_in(Medium.PAGE))
-            case SheetBlock():
-                titled[-1][2].append(replace(block, caption=titled[-1][0], is_quiet=True))
-            case _:
-                titled[-1][2].append(block)
-    return tuple(
-        Section(f"part-{number}", title, tuple(inside), short)
-        for number, (title, short, inside) in enumerate(titled)
-        if inside
-    )
 
 
 def page_of(name: str, blocks: Iterable[Block]) -> Page:
     """What people see in a terminal as a page: the answer as its verdict, a section for each heading and table."""
     verdict, headline, tiles = "", "", tuple[Tile, ...]()
-    opening, sections, rest = list[Block](), list[Section](), list[Block]()
+    opening, sections = list[Block](), list[Section]()
     for block in _for_page(blocks):
         match block:
             case Opening(headline=headline):
@@ -419,24 +384,50 @@ def page_of(name: str, blocks: Iterable[Block]) -> Page:
                 verdict = text
             case LedgerBlock() | Findings(form=FindingsForm.TOP) if not sections:
                 opening.append(block)
+            case Remarks(items) if not sections:
+                opening += [Paragraph(item, "lead") for item in items]
+            case Findings(form=FindingsForm.LIST):
+                sections.append(Section("findings", say("What to do"), (block,)))
             case Section():
-                sections += [*chapters(rest), block]
-                rest.clear()
-            case Remarks(items):
-                if not rest:
-                    opening += [Paragraph(item, "lead") for item in items]
-                else:
-                    rest += [Paragraph(item) for item in items]
-            case Definitions(title, entries):
-                rest += [Heading(title), replace(block, title="")] if entries else []
-            case SheetBlock(sheet):
-                is_titled = block.title is SheetTitle.NONE and rest and isinstance(rest[-1], Heading)
-                rest += [block] if is_titled else [Heading(sheet.title), block]
+                sections.append(block)
             case _:
-                rest.append(block)
-    sections += chapters(rest)
-    says_how = any(isinstance(block, Reproduce) for section in sections for block in section.blocks)
-    return Page(name, verdict, (*sections, *(() if says_how else (AGAIN,))), headline, tiles, tuple(opening))
+                _add(sections, block)
+    shown = [section for section in sections if section.blocks]
+    says_how = any(isinstance(block, Reproduce) for section in shown for block in section.blocks)
+    again = () if says_how else (Section("again", say("Reproduce"), (Reproduce(),)),)
+    return Page(name, verdict, (*shown, *again), headline, tiles, tuple(opening))
+
+
+def _add(sections: list[Section], block: Block) -> None:
+    """Put a block into a new section where it has a title, else into the last one that was begun here."""
+    last = sections[-1] if sections and sections[-1].name.startswith(_PART) else None
+    title, short, inside = "", "", tuple[Block, ...]((block,))
+    match block:
+        case Heading(text, level, short):
+            title, inside = text, ()
+            if level == 1:
+                return
+        case Points(title, items, is_section=True):
+            inside = (Points("", items),)
+        case Definitions(title, entries):
+            inside = (replace(block, title=""),) if entries else ()
+        case Shades(title):
+            pass
+        case Remarks(items):
+            inside = tuple(map(Paragraph, items))
+        case SheetBlock(sheet):
+            has_heading = block.title is SheetTitle.NONE and last is not None and not last.blocks
+            title = "" if has_heading else sheet.title
+            caption = last.title if last is not None and has_heading else title
+            inside = (replace(block, sheet=replace(sheet, title=caption), is_quiet=True),)
+    if title or last is None:
+        sections.append(Section(f"{_PART}{len(sections)}", title, inside, short))
+    else:
+        sections[-1] = replace(last, blocks=(*last.blocks, *inside))
+
+
+_PART: Final = "part-"
+"""How names of sections begin that only their order tells apart."""
 
 
 def _for_page(blocks: Iterable[Block]) -> Iterator[Block]:
@@ -444,6 +435,8 @@ def _for_page(blocks: Iterable[Block]) -> Iterator[Block]:
     for block in blocks:
         if isinstance(block, Only):
             yield from _for_page(block.shown_in(Medium.PAGE))
+        elif isinstance(block, Group):
+            yield from _for_page(block.blocks)
         else:
             yield block
 

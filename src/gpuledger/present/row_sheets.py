@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -15,6 +15,10 @@ from gpuledger.messages import joined, say
 from gpuledger.present.sheet import Cell, Column, Sheet, Term
 from gpuledger.present.terms import TOTAL, cause_term, line_term
 from gpuledger.rows import Label, Row, ShareInterval, Spread, labels_of
+from gpuledger.trace.model import NotMeasured
+
+Filled = TypeVar("Filled", bound=Struct)
+Value = TypeVar("Value")
 
 _GPU, _DEPTH = "gpu", "depth"
 
@@ -67,6 +71,19 @@ class _Place(Struct, frozen=True):
             return shown
         depth = min(getattr(row, _DEPTH), _DEEPEST)
         return Term(f"{'  ' * depth}{shown}", str(shown) if not isinstance(shown, str) else shown, depth=depth)
+
+
+def known(value: Value | NotMeasured) -> Value | None:
+    """The same, None where it was not measured."""
+    return None if isinstance(value, NotMeasured) else value
+
+
+def row_from(kind: type[Filled], *records: object, **given: Any) -> Filled:
+    """A row of what is given; every other field is that of the first record that has one of its name."""
+    for field in kind.__struct_fields__:
+        if field not in given and (holder := next((of for of in records if hasattr(of, field)), None)) is not None:
+            given[field] = known(getattr(holder, field))
+    return kind(**given)
 
 
 def row_sheet(

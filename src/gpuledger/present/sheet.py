@@ -8,10 +8,9 @@ and show `Term`s by their words, but where exact values are asked for. A single 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -165,23 +164,3 @@ def translated_sheet(sheet: Sheet, language: str) -> Sheet:
         foot=foot,
         why_empty=translated(sheet.why_empty, language),
     )
-
-
-_JSON: Final = frozenset({int, str, float, bool, type(None)})
-
-
-def plain(value: object) -> Any:
-    """A value as JSON has it: lists for tuples, the value of an enum, null for what was not measured."""
-    if type(value) in _JSON:  # nearly always
-        return value
-    match value:
-        case NotMeasured():
-            return None
-        case Enum():
-            return value.value
-        case tuple() | list():
-            return [plain(part) for part in value]
-        case Mapping():
-            return {plain(key): plain(part) for key, part in value.items()}
-        case _:
-            return value

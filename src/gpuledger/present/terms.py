@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from gpuledger.catalog.calls import CALL_KINDS
 from gpuledger.catalog.kernel_families import COMMUNICATION
 from gpuledger.catalog.kernel_names import label
@@ -26,8 +28,9 @@ from gpuledger.trace.model import Note, Severity, os_pid
 from gpuledger.trace.strings import torch_frame
 
 if TYPE_CHECKING:
-    from gpuledger.analyse.timeline.events import EventFinder, EventSource, EventTrack
+    from gpuledger.analyse.timeline.events import EventFinder, Events, EventSource, EventTrack
     from gpuledger.findings.profiled_run import ProfiledRun
+    from gpuledger.trace.spans import Ints
 
 _SEVERITY_WORDS: Final = {
     Severity.INFO: say("info"),
@@ -76,7 +79,7 @@ _NOTES: Final = (Column("severity", say("Severity"), Unit.TEXT), Column("sentenc
 def notes_block(notes: Sequence[Note]) -> SheetBlock:
     """What was seen while reading, and how much each matters, on a page."""
     rows = tuple((severity_term(note.severity), note.sentence) for note in notes)
-    return SheetBlock(Sheet("notes", "Notes", _NOTES, rows), caption=say("Health"), anchor="health-notes")
+    return SheetBlock(Sheet("notes", say("Health"), _NOTES, rows))
 
 
 def family_line(family: str) -> Line:
@@ -115,6 +118,26 @@ def event_words(finder: EventFinder, source: EventSource, text: str | None, kind
     if text is None:
         return "CUDA graph", line_tone(Line.of_family(family)), say("graph")
     return label(text), line_tone(family_line(family)), say("GPU kernel")
+
+
+def event_codes(finder: EventFinder, events: Events) -> tuple[Ints, Ints]:
+    """Of each record the code of its name, and its kind as its table numbers kinds."""
+    from gpuledger.analyse.timeline.events import EventSource
+
+    codes, kinds = np.zeros((2, len(events)), np.int64)
+    for source in EventSource:
+        here = np.flatnonzero(events.source == source)
+        rows = events.row[here]
+        if source is EventSource.GPU_WORK:
+            codes[here], kinds[here] = finder.work.name[rows], finder.work.family[rows]
+            continue
+        table = (finder.ranges, finder.cuda_calls, finder.other_calls)[source]
+        codes[here] = table.codes("name")[rows]
+        if source is EventSource.RANGE:
+            kinds[here] = table.codes("kind")[rows]
+        elif source is EventSource.CUDA_CALL:
+            kinds[here] = finder.call_kinds[rows]
+    return codes, kinds
 
 
 def track_words(report: ProfiledRun, track: EventTrack) -> Message:

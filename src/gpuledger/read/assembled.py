@@ -280,7 +280,7 @@ def ints(values: Iterable[int | None]) -> Ints:
     return np.array(kept, np.int64)
 
 
-def looked_up(wanted: Ints, keys: Ints, values: NDArray[Any], missing: int = NOT_RECORDED) -> NDArray[Any]:
+def value_by_key(wanted: Ints, keys: Ints, values: NDArray[Any], missing: int = NOT_RECORDED) -> NDArray[Any]:
     """For each of `wanted` the value beside its key, the first of several."""
     if not len(keys):
         return np.full(len(wanted), missing)

@@ -48,7 +48,6 @@ class PathSide(StrEnum):
 
     @property
     def label(self) -> str:
-        """What people call it."""
         words = {"host": say("host"), "gpu": "GPU", "between": say("between them"), "outside": say("unknown")}
         return words[self]
 
@@ -89,7 +88,6 @@ class PathPartRow(Row, frozen=True):
 
     @property
     def line(self) -> Line:
-        """The line of the books."""
         return self.part if isinstance(self.part, Line) else Line.of_cause(self.part)
 
 

@@ -109,7 +109,6 @@ class Anchor(Struct, frozen=True):
     after_ns: int
 
     def in_replay(self, times: Times) -> int:
-        """When it comes in a replay."""
         moved = {AnchorKind.END: times.end, AnchorKind.START: times.start, AnchorKind.CALL: times.call_begin}
         return self.after_ns + (int(moved[self.kind][self.position]) if self.kind in moved else 0)
 

@@ -367,7 +367,6 @@ class StallingCalls(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, host: Host, outer: OuterCalls) -> Self:
-        """Those among all calls."""
         thread = outer.thread.astype(np.int64) << 40
         places = [np.flatnonzero(outer.named(host, pattern)) for pattern in (_HOST_FUNCTION, _UNSEEN)]
         return cls(thread, *(np.sort(thread[rows] + rows) for rows in places))

@@ -117,7 +117,7 @@ def to_read(asked: Statement) -> tuple[Mapping[Table, Collection[str]], Mapping[
         read = {table: {column.name for column in table.schema.columns} for table in EVENTS}
     for table, columns in tables.items():
         if table.recorded is not None:
-            read.setdefault(table.recorded, {"start_ns", "end_ns"}).update(columns_to_read(table, columns))
+            read.setdefault(table.recorded, {"start_ns", "end_ns"}).update(columns_to_read(table.recorded, columns))
     # tables that say more where a GPU's counters were sampled
     sampled = WHERE_SAMPLED if asked.asked.keys() & {"use", "findings", "light"} else {}
     return read or {Table.KERNELS: {"start_ns", "end_ns"}}, sampled
@@ -143,7 +143,7 @@ def answer_statement(asked: Statement, subject: QuerySubject, limits: Limits) ->
 def _values(subject: QuerySubject, table: QueryTable, columns: Collection[str]) -> TableValues:
     if table.recorded is None:
         return booked_values(subject, table)
-    values = recorded_values(subject.trace, table, columns)
+    values = recorded_values(subject.trace, table.recorded, columns)
     booked = [name for name in columns if table[name].is_booked]
     if not booked:
         return values

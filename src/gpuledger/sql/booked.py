@@ -24,7 +24,7 @@ from gpuledger.catalog.calls import CALL_KINDS
 from gpuledger.catalog.gpu_metrics import OF_KERNELS
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import sampled_use
-from gpuledger.findings.rules import findings
+from gpuledger.findings.run_rules import findings
 from gpuledger.ledger.activity import CUDA_LAYERS, GRAPH_FAMILY, State
 from gpuledger.ledger.causes import CAUSES, TRIGGERS
 from gpuledger.ledger.device import Device, analyse_devices

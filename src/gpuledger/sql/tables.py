@@ -7,17 +7,17 @@ DuckDB is handed columns as they were read: nothing is copied, and nothing worke
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import force_setattr
 from numpy.typing import NDArray
 
 from gpuledger.catalog.gpu_metrics import OF_KERNELS
 from gpuledger.errors import QueryRefused
 from gpuledger.ledger.activity import short_names
 from gpuledger.messages import say
+from gpuledger.rows import Label, Row
 from gpuledger.trace.keys import distinct
 from gpuledger.trace.model import Trace
 from gpuledger.trace.strings import Strings
@@ -29,28 +29,27 @@ AXES: Final = ("x", "y", "z")
 _FRAMES: Final = ("frame", "frames")
 
 
-class QueryColumn(Struct, frozen=True):
+class QueryColumn(Row, frozen=True):
     """One column. NULL stands for what was not recorded, or does not apply."""
 
-    name: str
-    type: str
-    """DuckDB's."""
-    meaning: str
+    name: Annotated[str, Label(say("column"))]
+    type: Annotated[str, Label(say("type"), meaning="DuckDB's")]
+    unit: Annotated[str, Label(say("unit"), meaning="empty for names and plain numbers")]
+    meaning: Annotated[str, Label(say("meaning"), is_prose=True)]
     is_booked: bool = False
     """Whether it is worked out with the books; else the profile holds it."""
-    unit: str = ""
-    """What its numbers count; empty for names and plain numbers."""
 
-    def __post_init__(self) -> None:
+    @classmethod
+    def of(cls, name: str, type_: str, meaning: str, *, is_booked: bool = False) -> QueryColumn:
         """The unit is the end of the name."""
-        force_setattr(self, "unit", _UNITS.get(self.name.rpartition("_")[2], ""))
+        return cls(name, type_, _UNITS.get(name.rpartition("_")[2], ""), meaning, is_booked)
 
 
-class QueryTable(Struct, frozen=True):
+class QueryTable(Row, frozen=True):
     """One table: what a row stands for, and its columns."""
 
-    name: str
-    row: str
+    name: Annotated[str, Label(say("table"))]
+    row: Annotated[str, Label(say("a row is"), is_prose=True)]
     columns: tuple[QueryColumn, ...]
     recorded: Table | None = None
     """The trace's table that it is; null for a table of the books."""
@@ -62,10 +61,10 @@ class QueryTable(Struct, frozen=True):
         for column in table.schema.columns:
             if column.kind is Kind.TRIPLE:
                 what = column.meaning.removesuffix(" in x, y, z")
-                own += (QueryColumn(f"{column.name}_{axis}", "INTEGER", f"{what} in {axis}") for axis in AXES)
+                own += (QueryColumn.of(f"{column.name}_{axis}", "INTEGER", f"{what} in {axis}") for axis in AXES)
             else:
-                own.append(QueryColumn(column.name, _TYPES[column.kind], column.meaning))
-        duration = QueryColumn("duration_ns", "BIGINT", "end_ns minus start_ns")
+                own.append(QueryColumn.of(column.name, _TYPES[column.kind], column.meaning))
+        duration = QueryColumn.of("duration_ns", "BIGINT", "end_ns minus start_ns")
         return cls(table.value, table.schema.row, (*own[:2], duration, *own[2:], *_ADDED.get(table, ())), table)
 
     def __getitem__(self, name: str) -> QueryColumn:
@@ -76,7 +75,7 @@ class QueryTable(Struct, frozen=True):
 
 
 def _booked_columns(*columns: tuple[str, str, str]) -> tuple[QueryColumn, ...]:
-    return tuple(QueryColumn(*column, is_booked=True) for column in columns)
+    return tuple(QueryColumn.of(*column, is_booked=True) for column in columns)
 
 
 _OF_STEP: Final = ("step", "BIGINT", "the step that it begins in, from 0; NULL outside of steps")
@@ -102,13 +101,13 @@ _ADDED: Final[dict[Table, tuple[QueryColumn, ...]]] = {
         *_LAUNCHED,
     ),
     Table.SAMPLES: (
-        QueryColumn("frame", "VARCHAR", "the innermost function, and where it was: function (file.py:12)"),
-        QueryColumn("frames", "VARCHAR", "all functions of the stack, outermost first, with ' > ' between"),
+        QueryColumn.of("frame", "VARCHAR", "the innermost function, and where it was: function (file.py:12)"),
+        QueryColumn.of("frames", "VARCHAR", "all functions of the stack, outermost first, with ' > ' between"),
     ),
     Table.COPIES: _LAUNCHED,
     Table.GRAPHS: _LAUNCHED,
     Table.CALLS: (
-        QueryColumn("short_name", "VARCHAR", "function, without its version"),
+        QueryColumn.of("short_name", "VARCHAR", "function, without its version"),
         *_booked_columns(
             ("call_kind", "VARCHAR", "of CUDA calls: sync, launch, alloc, copy_call, load, context or call"), *_RANGES
         ),
@@ -330,43 +329,55 @@ def _values(type_: str, held: Sequence[Any]) -> ColumnValues:
     )
 
 
-def columns_to_read(table: QueryTable, asked: Collection[str]) -> set[str]:
+def _sources(table: Table) -> dict[str, tuple[str, int | None]]:
+    """The trace's column that each column of a query is read from, and which part of a launch shape it is."""
+    derived: dict[Table, dict[str, tuple[str, int | None]]] = {
+        Table.CALLS: {"short_name": ("name", None)},
+        Table.SAMPLES: dict.fromkeys(_FRAMES, ("stack", None)),
+    }
+    sources: dict[str, tuple[str, int | None]] = {}
+    for column in table.schema.columns:
+        if column.kind is Kind.TRIPLE:
+            sources |= {f"{column.name}_{axis}": (column.name, part) for part, axis in enumerate(AXES)}
+        else:
+            sources[column.name] = column.name, None
+    return sources | derived.get(table, {})
+
+
+def columns_to_read(table: Table, asked: Collection[str]) -> set[str]:
     """The trace's columns that these columns of the query come from."""
-    read: set[str] = set()
-    for name in asked:
-        shape, _, axis = name.rpartition("_")
-        if name == "short_name" and table.recorded is Table.CALLS:
-            read.add("name")
-        elif name in _FRAMES and table.recorded is Table.SAMPLES:
-            read.add("stack")
-        elif axis in AXES and _is_shape(table, shape):
-            read.add(shape)
-        elif name != "duration_ns" and not table[name].is_booked:
-            read.add(name)
-    return read
+    sources = _sources(table)
+    return {sources[name][0] for name in asked if name in sources}
 
 
-def _is_shape(table: QueryTable, name: str) -> bool:
-    columns = () if table.recorded is None else table.recorded.schema.columns
-    return any(column.name == name and column.kind is Kind.TRIPLE for column in columns)
-
-
-def recorded_values(trace: Trace, table: QueryTable, asked: Collection[str]) -> TableValues:
+def recorded_values(trace: Trace, table: Table, asked: Collection[str]) -> TableValues:
     """These columns of one of the trace's tables, and its times, so that every table has a column."""
-    if table.recorded is None:
-        raise ValueError(f"{table.name} is a table of the books")
-    rows = _rows(trace, table.recorded, columns_to_read(table, asked))
+    rows, sources = _rows(trace, table, columns_to_read(table, asked)), _sources(table)
     values: TableValues = {name: instants(rows[name]) for name in TIMES}
-    more = (name for name in asked if name not in TIMES and not table[name].is_booked)
-    if table.recorded is Table.SAMPLES:
-        return values | {name: _frames(trace, rows, name) or _column(rows, table, name) for name in more}
-    return values | {name: _column(rows, table, name) for name in more}
+    for name in (name for name in asked if name not in TIMES):
+        if name == "duration_ns":
+            values[name] = "end_ns - start_ns"
+        elif name == "short_name" and table is Table.CALLS:
+            texts, codes = short_names(rows)
+            values[name] = ColumnValues(codes, texts)
+        elif name in _FRAMES and table is Table.SAMPLES:
+            values[name] = _frames(trace, rows, name)
+        elif name in sources:
+            values[name] = _recorded_column(rows, *sources[name])
+    return values
 
 
-def _frames(trace: Trace, rows: Rows, name: str) -> ColumnValues | None:
-    """A column of samples that their stacks are written in, each distinct one once; None for the others."""
-    if name not in _FRAMES:
-        return None
+def _recorded_column(rows: Rows, name: str, part: int | None) -> ColumnValues:
+    column = rows.schema[name]
+    if part is not None:
+        return ColumnValues(rows[name][:, part])
+    if column.kind is Kind.TEXT:
+        return ColumnValues(rows.codes(name), rows.strings)
+    return ColumnValues(rows[name], missing=column.missing)
+
+
+def _frames(trace: Trace, rows: Rows, name: str) -> ColumnValues:
+    """A column of samples that their stacks are written in, each distinct one once."""
     stacks = distinct(rows["stack"])
     texts = [trace.stacks.texts(stack, trace.strings) for stack in stacks.tolist()]
     told = words([" > ".join(frames[::-1] if name == "frames" else frames[:1]) for frames in texts])
@@ -384,18 +395,3 @@ def _rows(trace: Trace, table: Table, needed: Collection[str]) -> Rows:
             hint="hand over the profile's path instead, or open it whole: open_trace(path, only=tuple(Table))",
         )
     return trace[table]
-
-
-def _column(rows: Rows, table: QueryTable, name: str) -> ColumnValues | str:
-    if name == "duration_ns":
-        return "end_ns - start_ns"
-    if name == "short_name" and table.recorded is Table.CALLS:
-        texts, codes = short_names(rows)
-        return ColumnValues(codes, texts)
-    shape, _, axis = name.rpartition("_")
-    if axis in AXES and _is_shape(table, shape):
-        return ColumnValues(rows[shape][:, AXES.index(axis)])
-    column = rows.schema[name]
-    if column.kind is Kind.TEXT:
-        return ColumnValues(rows.codes(name), rows.strings)
-    return ColumnValues(rows[name], missing=column.missing)

@@ -113,6 +113,12 @@ def _left(group: int, mark: str) -> bool:
     return True
 
 
+def last_line(text: str, otherwise: str = "nothing") -> str:
+    """The last line that says anything."""
+    lines = [line.strip() for line in text.replace("\r", "\n").splitlines() if line.strip()]
+    return lines[-1] if lines else otherwise
+
+
 class Ran(Struct, frozen=True):
     """A program that ran to its end."""
 
@@ -121,8 +127,7 @@ class Ran(Struct, frozen=True):
 
     @property
     def last_line(self) -> str:
-        lines = [line.strip() for line in self.output.replace("\r", "\n").splitlines() if line.strip()]
-        return lines[-1] if lines else "it said nothing"
+        return last_line(self.output, "it said nothing")
 
 
 def run(argv: Sequence[str | Path], *, seconds: float) -> Ran:

@@ -30,7 +30,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
 from math import ceil, copysign
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -103,22 +103,6 @@ class TimedPair:
         return self.first.seconds * needed / known.samples if needed > known.samples else None
 
 
-class _Stopwatch(Protocol):
-    """Makes calls and says how long they took."""
-
-    name: str
-    unit: int  # how many calls it makes at a time
-
-    def once(self) -> float:
-        """One call as it is, waited for, in ns."""
-
-    def run(self, units: int) -> float:
-        """So many times `unit` calls, in ns."""
-
-    def apart(self, calls: int) -> list[float]:
-        """Each of some calls by itself, the caches emptied before it, in ns."""
-
-
 def time_operation(
     make: Callable[[], object],
     *,
@@ -186,7 +170,7 @@ def time_in_turns(
 class _Warm:
     """An operation that has warmed up, and how its samples are taken."""
 
-    stopwatch: _Stopwatch
+    stopwatch: _OnCpu | _OnCuda
     units: int
     is_cold: bool
     warmup_calls: int
@@ -223,7 +207,7 @@ class _Warm:
 
 def _warm(operation: Operation, cuda: Any, *, graph: bool, cold: bool, warmup: int | None, seconds: float) -> _Warm:
     """Call an operation until it is warm, captured where that can be done."""
-    stopwatch: _Stopwatch = _OnCpu(operation) if cuda is None else _OnCuda(operation, cuda)
+    stopwatch = _OnCpu(operation) if cuda is None else _OnCuda(operation, cuda)
     why_eager, warmed = "", warmup or 0
     for _ in range(warmed):
         stopwatch.once()
@@ -285,7 +269,7 @@ def prepare_operation(make: Callable[[], object]) -> Operation:
 
 
 class _OnCpu:
-    """The host's clock."""
+    """The host's clock. Both clocks make `unit` calls at a time, and tell nanoseconds."""
 
     unit = 1
 
@@ -295,9 +279,11 @@ class _OnCpu:
         self._flood: np.ndarray[tuple[int], np.dtype[np.int8]] | None = None
 
     def once(self) -> float:
+        """One call as it is, waited for."""
         return self.run(1)
 
     def run(self, units: int) -> float:
+        """So many times `unit` calls."""
         operation, clock = self._operation, time.perf_counter_ns
         start = clock()
         for _ in range(units):
@@ -305,6 +291,7 @@ class _OnCpu:
         return clock() - start
 
     def apart(self, calls: int) -> list[float]:
+        """Each of some calls by itself, the caches emptied before it."""
         if self._flood is None:
             self._flood = np.zeros(_COLD_CPU_BYTES, np.int8)
         times = []

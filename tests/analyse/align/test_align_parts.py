@@ -15,7 +15,6 @@ from gpuledger.analyse.align.checks import CHECKS, TIERS, WARN, KnownDifferences
 from gpuledger.analyse.align.kernel_sequences import ForwardKernel, align_kernels, occurrences, similarity
 from gpuledger.analyse.align.operation_kernels import Isolation, mock_forwards, model_forwards
 from gpuledger.analyse.align.operation_side import OperationSide, side
-from gpuledger.catalog.kernel_names import likeness
 from gpuledger.errors import GpuledgerError, NothingRecorded
 from gpuledger.present.views.compare.align import align_answer
 from gpuledger.present.writers import write
@@ -81,15 +80,6 @@ def test_a_kernel_at_another_place_is_moved_and_not_missing() -> None:
         "norm norm exact",
         "a_copy a_copy exact moved",
     ]
-
-
-def test_a_carrier_is_the_function_that_its_arguments_name() -> None:
-    add, silu = (
-        f"void at::native::vectorized_elementwise_kernel<4, {name}>(int)" for name in ("CUDAFunctor_add", "silu_kernel")
-    )
-    assert likeness(add, silu) == "none"
-    wider = add.replace("4,", "8,")
-    assert likeness(add, wider) == "function"
 
 
 NAMES = st.lists(st.sampled_from(["gemm", "flash:1", "flash:2", "norm", "nccl_all", "x", "y"]), max_size=12)
@@ -240,28 +230,11 @@ def test_a_mock_of_one_kernel_has_a_forward_for_each() -> None:
     assert theirs.kernels[0].grid == (9, 1, 1)
 
 
-def test_the_usual_sequence_nearest_to_the_mock_is_compared() -> None:
-    """Layers of two kinds: the mock is of the rarer one."""
-    dense, sparse = ("mlp", "gemm:9 act"), ("mlp", "router gemm:3 scatter_it")
-    model = program([[dense, sparse, dense, sparse, dense, dense]] * 5)
-    mock = program([[("forward", "router gemm:3 scatter_it")]] * 5)
-    _, theirs = both(mock, model, Isolation("range", "mlp"))
-    assert [kernel.name for kernel in theirs.kernels] == ["router", "gemm", "scatter_it"]
-    assert (theirs.alike, theirs.compared) == (10, 29)
-
-
 def test_overlapping_kernels_share_their_time() -> None:
     """Each kernel is launched 10 us after the one before: of those that run 12 us, 2 us overlap the next one."""
     ours, _ = both(program([[("forward", "norm gemm:4 flash")]] * 6, length_ns=12_000), MODEL, Isolation("auto"))
     assert [kernel.time_ns for kernel in ours.kernels] == [12_000, 10_000, 10_000]
     assert (ours.gpu_ns, ours.elapsed_ns) == (32_000, 32_000)
-
-
-def test_a_range_that_holds_much_more_is_remarked_on() -> None:
-    ours, theirs = both(MOCK, MODEL, Isolation("range", "step"))
-    found = alignment(ours, theirs, Isolation("range", "step"), TIERS["mock"], KnownDifferences())
-    assert any(note.startswith("a forward has 3 kernels in the mock and 15 in the model") for note in found.notes)
-    assert found.verdict == FAIL
 
 
 def test_a_range_around_nothing_is_refused() -> None:
@@ -290,11 +263,6 @@ def result(mock: Sequence[ForwardKernel], e2e: Sequence[ForwardKernel]) -> Align
 )
 def test_the_limits_of_the_tiers(tier: str, factor: float, verdict: str) -> None:
     assert TIERS[tier].verdict(factor) == verdict
-
-
-def test_nothing_in_common_fails_on_names() -> None:
-    verdicts: dict[str, str] = {each.check: each.verdict for each in result(kernels("a b"), kernels("p q")).checks}
-    assert (verdicts["names"], verdicts["latency"]) == (FAIL, "NOT MEASURED")
 
 
 @given(NAMES, NAMES)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import lzma
-import re
 from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +26,6 @@ from gpuledger.catalog.kernel_names import label
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import analyse_devices
-from gpuledger.ledger.step_variation import variation
 from gpuledger.messages import say
 from gpuledger.present.views.compare.diff import diff_answer
 from gpuledger.present.writers import write
@@ -73,16 +69,6 @@ def by_name(diff: Diff) -> dict[str, int]:
 # Parts
 
 
-def test_more_calls_and_longer_calls_are_told_apart() -> None:
-    before = side([1_000] * 4, [kernel("k", calls=8, time_ns=800)])  # 2 calls per step of 100 ns
-    after = side([1_900] * 4, [kernel("k", calls=20, time_ns=4_000)])  # 5 of 200 ns
-    ns = by_name(compare(before, after))
-    assert ns["calls"] == 3 * 150
-    assert ns["time per call"] == 350  # 100 ns longer, 3.5 calls on average
-    assert ns["idle.host_code"] == 100
-    assert sum(ns.values()) == 900
-
-
 def test_new_and_vanished_kernels_are_mix() -> None:
     shared = kernel("shared", 4, 4_000)
     before = side([10_000] * 4, [shared, kernel("old_gemm", 4, 2_000)])
@@ -90,19 +76,6 @@ def test_new_and_vanished_kernels_are_mix() -> None:
     diff = compare(before, after)
     assert by_name(diff)[MIX] == 200 - 500
     assert [change.pair.level for change in diff.changes] == ["place", "new", "vanished"]
-
-
-def test_few_large_kernels_for_many_small_ones_are_mix() -> None:
-    small, large = kernel("gemm<1>", 1_200, 120_000), kernel("gemm<2>", 8, 80_000)
-    diff = compare(side([100_000] * 4, [small]), side([90_000] * 4, [large]))
-    assert [change.pair.level for change in diff.changes] == ["function"]
-    assert by_name(diff) == {
-        "calls": 0,
-        "time per call": 0,
-        MIX: -10_000,
-        "idle.host_code": 0,
-        UNLIKE: 0,
-    }
 
 
 def test_a_few_long_steps_are_unlike_steps() -> None:
@@ -284,41 +257,7 @@ def test_generic_kernels_pair_by_what_is_called_in_them() -> None:
     }
 
 
-def test_one_family_pairs_in_the_order_of_the_step() -> None:
-    before = [kernel("cutlass_gemm_a"), kernel("softmax_a"), kernel("cutlass_gemm_b")]
-    after = [kernel("nvjet_x"), kernel("softmax_b"), kernel("nvjet_y")]
-    partner = {
-        pair.before[0].name: pair.after[0].name for pair in pair_kernels(before, after) if pair.level == "family"
-    }
-    assert partner == {"cutlass_gemm_a": "nvjet_x", "softmax_a": "softmax_b", "cutlass_gemm_b": "nvjet_y"}
-
-
 # May they be compared?
-
-
-@pytest.mark.parametrize(
-    ("after", "reason"),
-    [
-        (side([100] * 4, [kernel("k", 4)], gpu_name="other GPU"), "different GPUs: test GPU, other GPU"),
-        (side([100] * 4, [kernel("q", 4)]), "too few kernels in common"),
-    ],
-)
-def test_unlike_runs_are_refused_with_the_reason(after: RunSide, reason: str) -> None:
-    before = side([100] * 4, [kernel("k", 4)])
-    with pytest.raises(GpuledgerError, match=reason):
-        compare(before, after)
-    assert any(reason in note for note in compare(before, after, anyway=True).notes)
-
-
-def test_a_program_whose_kernels_were_rewritten_is_known_by_its_ranges() -> None:
-    def marked(name: str, *ranges: str) -> RunSide:
-        return side([100] * 4, [kernel(name, 4)], ranges=[RunRange(range_name, 4, 40) for range_name in ranges])
-
-    diff = compare(marked("k", "route", "experts_loop", "combine"), marked("q", "route", "experts_grouped", "combine"))
-    assert "Few kernels are the same, but the ranges are: kernels with a partner hold 0.0 %" in diff.notes[0]
-    for ranges in (("route",), ("other", "names", "route"), ("cub::Sort", "aten::add")):
-        with pytest.raises(GpuledgerError, match="too few kernels in common"):
-            compare(marked("k", *ranges), marked("q", "route", "combine", "cub::Sort", "aten::add"))
 
 
 @pytest.mark.parametrize(
@@ -348,35 +287,6 @@ def test_parts_sum_on_all_captures_pairwise(captured: dict[str, RunSide]) -> Non
         pairs = pair_kernels(before.kernels, after.kernels, before.steps, after.steps)
         amounts = parts(before, after, changes(pairs, before.steps, after.steps))
         assert sum(part.ns for part in amounts) == after.median_ns - before.median_ns
-
-
-def test_books_and_kernels_of_every_capture_balance(captured: dict[str, RunSide]) -> None:
-    for run in captured.values():
-        assert [sum(row) for row in run.books_ns] == list(run.length_ns)
-        compute = int(run.line_steps(lambda line: line.startswith("compute")).sum())
-        assert sum(held.time_ns for held in run.kernels) == compute + run.overlap_ns
-
-
-def test_the_usual_step_is_what_the_report_says(captured: dict[str, RunSide], unpacked: Callable[[str], Path]) -> None:
-    for name in ("decode", "graph", "moe_loop"):
-        path = unpacked(f"{name}.sqlite")
-        [device] = analyse_devices(open_trace(path), path.name, Selection())
-        steps = variation(device)
-        assert steps is not None
-        assert captured[name].median_ns == steps.median_ns
-
-
-def test_ranges_belong_to_their_steps_though_the_host_runs_ahead(captured: dict[str, RunSide]) -> None:
-    for name, wanted in (
-        ("decode", "bench:decode"),
-        ("graph", "bench:decode"),
-        ("moe_loop", "iter"),
-        ("attn", "attention"),
-    ):
-        run = captured[name]
-        [step_range] = [held for held in run.ranges or () if held.name == wanted]
-        assert step_range.instances == run.steps
-        assert sum(run.range_steps[wanted]) == step_range.host_ns
 
 
 def test_random_exports_are_compared_without_surprise(unpacked: Callable[[str], Path]) -> None:
@@ -415,17 +325,6 @@ def test_a_loop_against_one_batched_gemm(captured: dict[str, RunSide]) -> None:
     assert set(diff.controls.names) == {"dispatch_single", "combine_single"}
     renamed = [pair.name for pair in diff.ranges if pair.level == "renamed"]
     assert renamed == ["compute_loop -> compute_batched_gemm"]
-
-
-def test_a_graph_launches_less(captured: dict[str, RunSide]) -> None:
-    for prefix in ("", "torch/"):
-        diff = compare(captured[f"{prefix}decode"], captured[f"{prefix}graph"])
-        before, after = diff.before.launches, diff.after.launches
-        assert before is not None
-        assert after is not None
-        assert (before.calls / diff.before.steps, after.calls / diff.after.steps) == (116, 1)
-        assert diff.verdict == "faster"
-        assert all(change.pair.level in ("place", "shape", "name") for change in diff.changes)
 
 
 def test_one_program_under_two_profilers_runs_the_same_kernels(captured: dict[str, RunSide]) -> None:
@@ -475,26 +374,10 @@ def a_range(
     return RunRange(name, instances, host_ns, 0, wait_ns, (), held, {"k": 4})
 
 
-def test_ranges_that_did_not_change_correct_the_difference() -> None:
-    before = side([1_000] * 4, ranges=[a_range("same", 4_000), a_range("other", 2_000)])
-    after = side([1_200] * 4, ranges=[a_range("same", 6_000), a_range("other", 3_000, calls={"launch": 80})])
-    pairs = pair_ranges(before.ranges or (), after.ranges or (), 4, 4)
-    guards = controls(before, after, pairs, 200)
-    assert isinstance(guards, Controls)
-    assert (guards.names, guards.ratio) == (("same",), 1.5)
-    assert guards.corrected_delta_ns == -200  # 1200 ns of host code at the speed before would be 800
-
-
 def test_where_nothing_changed_there_is_no_control() -> None:
     same = side([1_000] * 4, ranges=[a_range("a", 4_000), a_range("b", 2_000)])
     guards = controls(same, same, pair_ranges(same.ranges or (), same.ranges or (), 4, 4), 0)
     assert isinstance(guards, NotMeasured)
-
-
-def test_a_range_that_waits_for_the_device_is_no_control() -> None:
-    before = side([1_000] * 4, ranges=[a_range("waits", 4_000, wait_ns=3_000), a_range("x", 1)])
-    after = side([1_000] * 4, ranges=[a_range("waits", 8_000, wait_ns=7_000), a_range("y", 1)])
-    assert isinstance(compare(before, after, anyway=True).controls, NotMeasured)
 
 
 def test_ranges_numbered_through_pair_without_their_numbers() -> None:
@@ -590,19 +473,6 @@ def test_ranges_of_tables_that_disagree_are_no_controls() -> None:
     assert named.ratio == pytest.approx(0.99)
 
 
-def test_tables_from_files_say_what_they_cannot_tell(tmp_path: Path) -> None:
-    folders = [ROOT / "captures" / "nsys" / f"{name}.nsys-stats" for name in ("moe_loop", "moe_batched_gemm")]
-    ran = gpuledger("diff", *folders, COLUMNS="80")
-    assert ran.exit_code == 0
-    shown = " ".join(ran.stdout.split())
-    assert "Sums do not tell how long a step takes: no verdict." in shown
-    assert re.search(r"launch calls \S+ ms -\d+\.\d % 24,400\.0 1,650\.0", shown)
-    assert "`nsys stats` tables have no steps" in shown
-    content = json.loads(gpuledger("diff", *folders, "--format=json").stdout)
-    assert (content["verdict"], content["step_delta_ns"], content["interval_ns"]) == (None, None, None)
-    valid(content)
-
-
 # The command
 
 
@@ -613,37 +483,6 @@ def valid(content: Any, document: str = "diff") -> None:
 @pytest.fixture(scope="module")
 def moe(unpacked: Callable[[str], Path]) -> tuple[Path, Path]:
     return unpacked("moe_loop.sqlite"), unpacked("moe_batched_gemm.sqlite")
-
-
-def test_the_verdict_comes_first_and_lines_fit(moe: tuple[Path, Path]) -> None:
-    for width in (60, 80, 132):
-        ran = gpuledger("diff", *moe, COLUMNS=str(width))
-        assert ran.exit_code == 0
-        assert ran.stdout.startswith("13.9x faster: 17.8 ms -> 1.28 ms per step (95 % interval")
-        assert max(map(len, ran.stdout.splitlines())) <= width
-    assert re.search(r"launch calls +-\S+ ms +-\d+\.\d % +488\.0 +33\.0", ran.stdout)
-    assert "compute_loop -> compute_batched_gemm" in ran.stdout
-
-
-def test_all_formats_hold_the_same_parts(moe: tuple[Path, Path]) -> None:
-    content = json.loads(gpuledger("diff", *moe, "--format=json").stdout)
-    valid(content)
-    assert content["verdict"] == "faster"
-    low, high = content["interval_ns"]
-    assert low < content["step_delta_ns"] < high < 0
-    rows = list(csv.reader(StringIO(gpuledger("diff", *moe, "--format=csv").stdout)))
-    assert rows[0][:2] == ["part", "ns"]
-    told = {name: int(ns) for name, ns, *_ in rows[1 : rows.index([])]}
-    assert told == {part["part"]: part["ns"] for part in content["parts"]}
-    assert sum(part["ns"] for part in content["parts"]) == content["step_delta_ns"]
-    markdown = gpuledger("diff", *moe, "--format=md").stdout
-    assert markdown.startswith("**13.9x faster: 17.8 ms -&gt; 1.28 ms per step")
-    assert "| idle: launches can't keep up | -15.8 ms |" in markdown
-
-
-def test_the_same_bytes_every_time(moe: tuple[Path, Path]) -> None:
-    first, second = (gpuledger("diff", *moe, "--format=json").stdout for _ in range(2))
-    assert first == second
 
 
 def test_a_baseline_stands_for_its_profile(moe: tuple[Path, Path], tmp_path: Path) -> None:
@@ -741,16 +580,6 @@ def test_pooling_a_run_with_itself_changes_no_mean(run: RunSide, after: RunSide)
     assert [change.calls for change in diff.changes] == [change.calls for change in expected.changes]
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"{}", b'{"schema": "gpuledger.baseline/1"}', b"SQLite format 3\0"])
-def test_what_is_no_profile_is_refused_in_one_sentence(content: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_bytes(content)
-    ran = gpuledger("diff", path, path)
-    assert (ran.exit_code, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("error: ")
-    assert "Traceback" not in ran.stderr
-
-
 def made_export(path: Path, lengths: list[int], name: str = "step") -> Path:
     """One kernel and one launch in each step, which takes so long."""
     rows: dict[str, list[dict[str, Any]]] = {"KERNEL": [], "RUNTIME": [], "NVTX": []}
@@ -773,14 +602,6 @@ def test_hostile_names_are_shown_harmless(tmp_path: Path) -> None:
     assert "<script>" not in gpuledger("diff", before, after, "--format=md").stdout
     content = json.loads(gpuledger("diff", before, after, "--format=json").stdout)
     assert content["ranges"][0]["range"] == nasty
-
-
-def test_in_a_file_names_are_cut_where_they_are_endless() -> None:
-    long = "void " + "very::deep::" * 100 + "kernel<int>(int)"
-    diff = compare(side([1_000] * 4, [kernel(long, 4, 400)]), side([1_000] * 4, [kernel(long, 4, 800)]))
-    text = write(diff_answer(diff).document(), "text", width=None)
-    assert max(map(len, text.splitlines())) < 300
-    assert "very::deep::" * 100 in write(diff_answer(diff).document(), "md")
 
 
 def test_a_kernels_time_is_how_long_it_ran_and_overlap_is_a_part_of_its_own() -> None:

@@ -15,15 +15,10 @@ from gpuledger.analyse.diff.noise import (
     FASTER,
     NO_CHANGE,
     SLOWER,
-    UNSURE_SHARE,
     Interval,
     autocorrelation,
-    mean_interval,
     median_interval,
-    student,
-    verdict,
 )
-from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from support.thorough import some
 from support.traces.diff_sides import kernel, side
@@ -116,23 +111,6 @@ def test_runs_that_differ_widen_the_interval() -> None:
     assert not alone.holds_zero
 
 
-@pytest.mark.parametrize(
-    ("delta", "interval", "expected"),
-    [
-        (-100, Interval(-150, -50), FASTER),
-        (100, Interval(50, 150), SLOWER),
-        (100, Interval(-10, 150), NO_CHANGE),
-        (4, Interval(3, 5), NO_CHANGE),  # sure, but less than half a per cent
-        (0, Interval(0, 0), NO_CHANGE),
-        (-40, NotMeasured("one step"), NO_CHANGE),  # unsure, and less than five per cent
-        (-60, NotMeasured("one step"), FASTER),
-    ],
-)
-def test_verdicts(delta: int, interval: Interval | NotMeasured, expected: str) -> None:
-    assert UNSURE_SHARE == 0.05
-    assert verdict(1_000, delta, interval) == expected
-
-
 lengths = st.lists(st.integers(1, 10**12), min_size=3, max_size=40)
 
 
@@ -157,18 +135,6 @@ def test_a_run_against_itself_holds_zero(steps: list[int]) -> None:
 def test_steps_without_noise_have_an_interval_without_width(length: int, steps: int) -> None:
     same = [np.full(steps, length)]
     assert median_interval(same, [np.full(steps, length + 7)]) == Interval(7, 7)
-
-
-def test_too_few_steps_give_no_interval() -> None:
-    assert isinstance(median_interval([np.array([1, 2])], [np.array([1, 2, 3])]), NotMeasured)
-    assert isinstance(mean_interval([1], [1]), NotMeasured)
-
-
-def test_students_quantiles() -> None:
-    """At 0.985, against a table."""
-    table = {1: 21.205, 2: 5.643, 3: 3.896, 4: 3.298, 6: 2.829, 10: 2.527, 30: 2.278}
-    for freedom, expected in table.items():
-        assert student(freedom) == pytest.approx(expected, rel=0.01)
 
 
 def test_one_outlier_does_not_make_steps_follow() -> None:

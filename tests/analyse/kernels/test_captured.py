@@ -22,7 +22,7 @@ Unpacked = Callable[[str], Path]
 
 
 def verdicts(trace: Trace, asked: CaptureWishes) -> dict[str, str]:
-    return {check.name: check.verdict for check in check_capture(trace, asked)}
+    return {check.check: check.verdict for check in check_capture(trace, asked)}
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ asked = st.builds(
 @given(asked)
 def test_a_profile_without_anything_lacks_all_but_graphs(wanted: CaptureWishes) -> None:
     checks = check_capture(EMPTY, wanted)
-    assert all(check.verdict == MISSING for check in checks if check.name != "graph nodes")
+    assert all(check.verdict == MISSING for check in checks if check.check != "graph nodes")
     assert all(check.advice for check in checks if check.verdict == MISSING)
-    assert len({check.name for check in checks}) == len(checks)
+    assert len({check.check for check in checks}) == len(checks)
     named = {"nvtx": "ranges", "osrt": "OS calls", "cublas": "cublas calls", "cudnn": "cudnn calls"}
-    assert {named[trace] for trace in wanted.traces if trace in named} <= {check.name for check in checks}
+    assert {named[trace] for trace in wanted.traces if trace in named} <= {check.check for check in checks}
 
 
 def test_a_range_that_held_no_work_has_advice_of_its_own() -> None:

@@ -124,6 +124,12 @@ def test_blocks_that_fit_nothing_tell_nothing_of_experts(launched: list[tuple[st
     assert _routed(*launched, given=given) is None
 
 
+def test_rows_and_scores_are_the_first_two_matrices() -> None:
+    more = _given(((888, 3072), BF16), ((888, 128), BF16), ((3072, 8), BF16))
+    launched = (UP, 8 * 342), (DOWN, 24 * 342)
+    assert _routed(*launched, given=more) == _routed(*launched)
+
+
 def test_packed_attention_is_counted_as_of_sequences_of_one_length() -> None:
     each = ((4096, 16, 128), BF16)
     begins = ((5,), INT)  # four sequences

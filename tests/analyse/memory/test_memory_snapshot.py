@@ -46,13 +46,6 @@ def test_torch_counts_the_same(name: str, tmp_path: Path) -> None:
     assert sum(holder.size_bytes for holder in figures.peak_lines) == figures.peak_bytes
 
 
-def test_what_was_there_before_is_a_line_of_its_own(tmp_path: Path) -> None:
-    figures = _captured(tmp_path, "late")
-    [early] = [holder for holder in figures.peak_lines if holder.place is NoPlace.EARLY]
-    assert early.size_bytes == figures.early_bytes > 100 * MIB
-    assert _captured(tmp_path, "steady").early_bytes == 0
-
-
 def test_torch_profiler_sees_the_same_peak_at_the_same_instant(tmp_path: Path) -> None:
     """Kineto notes each allocation of its own, on the clock that a trace has."""
     [path] = unpacked_snapshots(tmp_path, ["profiled.memory.pickle"])
@@ -120,14 +113,6 @@ def test_the_rest_keeps_the_sum(tmp_path: Path) -> None:
     assert sum(holder.size_bytes for holder in shown) == figures.peak_bytes
 
 
-def test_a_lost_free_is_counted(tmp_path: Path) -> None:
-    program = Program()
-    address = program.alloc(700, "f (a.py:1)")
-    program.events.append({**program.events[-1]})  # the same address again, without a free
-    program.free(address)
-    assert _figures(written(tmp_path, program.snapshot())).lives.unmatched == 1
-
-
 def _steps(count: int, *, marked: bool, leaks: bool) -> Program:
     program = Program()
     for _ in range(count):
@@ -187,13 +172,6 @@ def test_a_leak_needs_no_marks(tmp_path: Path) -> None:
     snapshot["external_annotations"] = []
     [leak] = _figures(written(tmp_path, snapshot)).leaks.leaks
     assert leak.path[0] == "remember (memory.py:66)"
-
-
-def test_loading_a_model_is_no_leak(tmp_path: Path) -> None:
-    program = Program()
-    for _ in range(200):
-        program.alloc(2 * MIB, "load (a.py:3)")
-    assert _figures(written(tmp_path, program.snapshot())).leaks.leaks == ()
 
 
 def test_an_out_of_memory_is_fragmented_where_enough_was_free(tmp_path: Path) -> None:

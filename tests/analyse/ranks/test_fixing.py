@@ -20,7 +20,7 @@ from gpuledger.analyse.ranks.packed import PackedTable
 from gpuledger.analyse.ranks.rank import WorkPart
 from gpuledger.analyse.ranks.rank_collectives import KINDS, Group
 from gpuledger.analyse.ranks.rank_times import rank_times
-from gpuledger.findings.ranks import job_findings
+from gpuledger.findings.ranks.job_findings import job_findings
 from gpuledger.jobs import run
 from gpuledger.present.views.compare.fleet import fix_rows
 from gpuledger.replay.passes import replay_times as replayed_times

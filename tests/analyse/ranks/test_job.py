@@ -32,7 +32,7 @@ from gpuledger.analyse.ranks.matching import shift
 from gpuledger.analyse.ranks.rank import RankSummary, rank_summary
 from gpuledger.analyse.ranks.rank_collectives import DTYPES, KINDS, Group, PackedCollectives, dtype_of, kind_of
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.ranks import job_findings
+from gpuledger.findings.ranks.job_findings import job_findings
 from gpuledger.jobs.run import Fleet
 from gpuledger.present.views.compare.fleet import FleetAnswer, fleet_answer
 from gpuledger.selection import Selection

@@ -11,7 +11,7 @@ from gpuledger import NotMeasured, Trace, open_trace
 from gpuledger.analyse.recorded.nvidia_tables import NVIDIA_REPORTS
 from gpuledger.present.views.nvidia import nvidia_sheet
 from gpuledger.present.writers.csv import sheet_csv
-from support.command import CAPTURES, NAMES, ROOT, gpuledger
+from support.command import CAPTURES, NAMES, gpuledger
 from support.profiles.nsys_exports import call, kernel, minimal, push
 from support.thorough import some
 
@@ -89,9 +89,3 @@ def test_the_random_exports_are_reproducible(tmp_path: Path, unpacked: Callable[
         dumps.append(list(database.iterdump()))
         database.close()
     assert dumps[0] == dumps[1]
-
-
-def test_captures_are_listed() -> None:
-    described = (ROOT / "captures" / "README.md").read_text()
-    for path in CAPTURES.iterdir():
-        assert path.name.split(".")[0] in described

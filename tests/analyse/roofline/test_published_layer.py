@@ -102,7 +102,7 @@ def test_the_best_kernels_are_no_longer_called_the_worst(launches: list[JudgedLa
 def test_a_hit_rate_over_a_hundred_is_marked(launches: list[JudgedLaunch]) -> None:
     marked = [each.launch.order for each in launches if each.figures.unreliable]
     assert marked == [6]
-    assert launches[6].figures.share("l2_hit_share") == pytest.approx(1.00355)
+    assert launches[6].figures.shares["l2_hit_share"] == pytest.approx(1.00355)
 
 
 def test_kernels_of_one_name_and_other_size_are_apart(details: Path) -> None:

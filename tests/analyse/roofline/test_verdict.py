@@ -73,7 +73,7 @@ def test_what_was_not_collected_is_not_guessed() -> None:
 
 def test_a_share_over_the_whole_is_kept_and_named() -> None:
     measured = figures(launch(l2_hit=1.00355))
-    assert measured.share("l2_hit_share") == 1.00355
+    assert measured.shares["l2_hit_share"] == 1.00355
     assert measured.unreliable == (
         "L2 hit rate reads 100.4 %, over 100 %: on a kernel this short the replay passes do not add up",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger import Trace, build_report, open_trace
-from gpuledger.findings import idle
+from gpuledger.findings.about_gaps import ABOUT_GAPS
 from gpuledger.findings.finding import Finding
-from gpuledger.read.causality import ClockFit, with_true_times
+from gpuledger.read.causality import ClockFit, WorkClock, with_true_times
 from gpuledger.selection import Selection
 from gpuledger.trace.model import CORRECTED
 from gpuledger.trace.strings import Strings
@@ -29,7 +30,7 @@ from support.thorough import some
 CAPTURES = ROOT / "captures"
 DECODE, TORCH_DECODE = CAPTURES / "nsys" / "decode.sqlite.xz", CAPTURES / "torch" / "decode.json.gz"
 WHOLE = [*sorted((CAPTURES / "nsys").glob("*.sqlite.xz")), *sorted((CAPTURES / "serve").glob("*.xz")), *CORPUS, *TRACES]
-IDLE = {rule.code for rule in idle.RULES}
+IDLE = {rule.code for rule in ABOUT_GAPS}
 PUT_RIGHT = ("clock early", "clock late", "clock drifts", "copies on another clock", "kernels on epoch time")
 
 
@@ -250,3 +251,127 @@ def test_a_line_moves_times_by_whole_nanoseconds() -> None:
         10**18 + 2_001,
         10**18 + 1_001_001_000,
     ]
+
+
+Change = Callable[[dict[str, np.ndarray]], None]
+
+
+def _noted(change: Change, latency: int = 10_000, count: int = 20) -> list[tuple[str, int]]:
+    """What is noted of kernels of 20 us on one stream, launched each 100 us, after a change of their columns."""
+    strings = Strings(["k", "cudaLaunchKernel"])
+    call, one = 100_000 * np.arange(count), np.ones(count, np.int64)
+    ids = np.arange(1, count + 1)
+    start = call + latency
+    columns = {"start_ns": start, "end_ns": start + 20_000, "correlation": ids.copy(), "stream": one.copy()}
+    change(columns)
+    rows = len(columns["start_ns"])
+    rest = dict.fromkeys(("gpu", "name"), np.zeros(rows, np.int64)) | {
+        "pid": np.ones(rows),
+        "graph_node": -np.ones(rows),
+    }
+    calls = {"start_ns": call, "end_ns": call + 4_000, "pid": one, "correlation": ids, "name": one}
+    tables = {
+        Table.KERNELS: _rows(Table.KERNELS, strings, **columns, **rest),
+        Table.CALLS: _rows(Table.CALLS, strings, **calls),
+    }
+    return [(note.code, note.count) for note in with_true_times(tables)[1]]
+
+
+def _overlaps(rows: int, by_ns: int) -> Change:
+    def change(columns: dict[str, np.ndarray]) -> None:
+        columns["end_ns"][:rows] = columns["start_ns"][1 : rows + 1] + by_ns
+
+    return change
+
+
+def _takes_no_time(rows: int, since_ns: int) -> Change:
+    def change(columns: dict[str, np.ndarray]) -> None:
+        for name in ("start_ns", "end_ns"):
+            columns[name] += since_ns
+        columns["end_ns"][:rows] = columns["start_ns"][:rows]
+
+    return change
+
+
+def _launched_by(rows: slice, ids: object) -> Change:
+    def change(columns: dict[str, np.ndarray]) -> None:
+        columns["correlation"][rows] = ids
+
+    return change
+
+
+def _twice(rows: int) -> Change:
+    def change(columns: dict[str, np.ndarray]) -> None:
+        columns.update({name: np.append(values, values[:rows]) for name, values in columns.items()})
+
+    return change
+
+
+def _nothing(_: dict[str, np.ndarray]) -> None:
+    """As it was."""
+
+
+@pytest.mark.parametrize(
+    ("change", "noted"),
+    [
+        (_nothing, []),
+        (_overlaps(3, 5_001), [("stream-overlap", 3)]),  # clocks are matched to 5 us
+        (_overlaps(3, 5_000), []),
+        (_overlaps(2, 5_001), []),  # too few
+        (_overlaps(1, 200_001), [("stream-overlap", 1)]),  # but by much
+        (_overlaps(1, 200_000), []),
+        (_takes_no_time(3, 1), [("kernels-timeless", 3)]),
+        (_takes_no_time(2, 1), []),
+        (_takes_no_time(4, 0), []),  # times are whole microseconds, of which a fifth may be 0
+        (_takes_no_time(5, 0), [("kernels-timeless", 5)]),
+        (_launched_by(slice(1, 4), 1), [("ids-repeated", 3)]),
+        (_launched_by(slice(1, 3), 1), []),
+        (_launched_by(slice(5, 8), [101, 102, 103]), [("launches-lost", 3)]),
+        (_launched_by(slice(5, 7), [101, 102]), []),
+        (_launched_by(slice(0, 3), [101, 102, 103]), []),  # nothing was launched before: the recording began later
+        (_twice(3), [("rows-twice", 3)]),
+        (_twice(2), []),
+    ],
+)
+def test_each_law_is_told_from_three_rows_on(change: Change, noted: list[tuple[str, int]]) -> None:
+    assert _noted(change) == noted
+
+
+@pytest.mark.parametrize(("pairs", "noted"), [(3, [("stream-order", 3)]), (2, [])])
+def test_work_in_another_order_than_its_launches_is_told(pairs: int, noted: list[tuple[str, int]]) -> None:
+    turned = [number for pair in range(pairs) for number in (2 * pair + 2, 2 * pair + 1)]
+    assert _noted(_launched_by(slice(2 * pairs), turned), latency=1_000_000) == noted
+
+
+@pytest.mark.parametrize(
+    ("latency", "count", "noted"), [(54_001, 21, [("starts-late", 20)]), (54_000, 21, []), (54_001, 20, [])]
+)
+def test_a_launch_that_idle_gpus_wait_for_is_told(latency: int, count: int, noted: list[tuple[str, int]]) -> None:
+    assert _noted(_nothing, latency, count) == noted
+
+
+@pytest.mark.parametrize(
+    ("room_ns", "offset_ns"),
+    [(100_001, None), (100_000, 14_500), (4_501, 14_500), (2_000, 12_000), (-20_000, 0)],
+)
+def test_a_clock_is_put_right_to_the_soonest_launch_within_its_bounds(room_ns: int, offset_ns: int | None) -> None:
+    at, low = np.array([0, 1_000, 2_000]), np.full(3, 10_000)
+    fit = WorkClock(0, None, (at, low), (at, low + room_ns)).fit()
+    assert (None if fit is None else (fit.offset_ns, fit.slope)) == (None if offset_ns is None else (offset_ns, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "is_off"),
+    [
+        ([5_000] * 3, [6_000] * 3, False),
+        ([5_001] * 3, [6_000] * 3, True),
+        ([5_001] * 2, [6_000] * 3, False),
+        ([200_001], [300_000], True),
+        ([0] * 3, [-20_000] * 3, False),
+        ([0] * 3, [-20_001] * 2, True),  # many programs synchronize but twice
+        ([0] * 3, [-20_001], False),
+    ],
+)
+def test_a_clock_is_off_where_its_bounds_leave_out_zero(low: list[int], high: list[int], is_off: bool) -> None:
+    bounds = [(np.arange(len(bound)), np.array(bound)) for bound in (low, high)]
+    assert WorkClock(0, None, *bounds).is_off is is_off

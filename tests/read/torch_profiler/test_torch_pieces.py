@@ -220,6 +220,32 @@ def test_a_broken_gzip_is_read_in_one_piece(tmp_path: Path) -> None:
         assert [note.code for note in found["health"]] == ["trace-cut-off", "ids-repeated"]
 
 
+def test_a_trace_that_breaks_off_is_marked_in_parts_too(tmp_path: Path) -> None:
+    text = json.dumps({"traceEvents": [each | {"ts": 10 * at} for at in range(300) for each in SMALL]}).encode()
+    path = saved(tmp_path / "a.json", text[:-500])
+    cut = read(path, parts=3, window=2000)
+    assert isinstance(cut, dict)
+    assert cut == read(path)
+    assert "trace-cut-off" in [note.code for note in cut["health"]]
+
+
+def test_a_child_that_dies_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(tmp_path / "a.json", [each | {"ts": 10 * at} for at in range(300) for each in SMALL])
+    monkeypatch.setattr(torch_parallel, "_send", lambda *_: os._exit(9))
+    assert read(path, parts=3, window=2000) == read(path)
+
+
+def test_no_process_is_forked_beside_a_thread() -> None:
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        assert not torch_parallel._may_fork()
+    finally:
+        done.set()
+        thread.join()
+
+
 def test_more_rows_than_allowed_are_refused_in_parts_too(tmp_path: Path) -> None:
     path = saved(tmp_path / "a.json", [each | {"ts": at} for at in range(300) for each in SMALL])
     with settled(parts=3, window=2000), pytest.raises(UnreadableProfile, match="has more than 200 rows"):

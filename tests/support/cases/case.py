@@ -13,7 +13,7 @@ from gpuledger.analyse.ranks.fixing import fixing
 from gpuledger.analyse.ranks.job import Job, job
 from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun, diagnose
-from gpuledger.findings.ranks import job_findings
+from gpuledger.findings.ranks.job_findings import job_findings
 from gpuledger.ledger.device import Device
 from gpuledger.ledger.host import host_and_activities
 from gpuledger.ledger.lost_work import LostWork, lost_work

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from gpuledger import read
 from gpuledger.findings import profiled_run
-from gpuledger.findings.rules import findings_of, subjects_of
+from gpuledger.findings.run_rules import findings_of, subjects_of
 from gpuledger.ledger.device import analyse_devices
 from gpuledger.limits import Limits
 from gpuledger.read.plain_window import manifest_of, plain_window_ns

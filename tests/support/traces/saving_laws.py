@@ -7,15 +7,15 @@ from typing import Final
 import numpy as np
 
 from gpuledger.catalog.calls import CallKind
+from gpuledger.findings.about_gaps import ABOUT_GAPS
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.idle import RULES as ABOUT_IDLE
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.ledger.activity import State
 from gpuledger.ledger.causes import Cause, QueueTrigger
 from gpuledger.ledger.device import Device
 
 WAITS: Final = ("HOST-SYNC", "HOST-COPY")
-OF_IDLE_TIME: Final = {rule.code for rule in ABOUT_IDLE}
+OF_IDLE_TIME: Final = {rule.code for rule in ABOUT_GAPS}
 
 
 def broken_laws(run: ProfiledRun) -> list[str]:

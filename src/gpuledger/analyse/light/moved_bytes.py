@@ -73,14 +73,12 @@ def moved_bytes(name: str, given: Inputs, width: int | None) -> int | None:
         return _picked(base, given, sizes)
     if base in _COPIES or bare.startswith("triton_"):
         return sum(sizes)  # each argument is read or written
-    if not is_torchs_own(name):
-        return _given_bytes(given) + (0 if _hands_over_output(name, given) else _output(given))
+    if "::" in name and not name.startswith(("aten::", "triton_")):  # not torch's own, nor made by its compiler
+        shapes = [shape for shape in given.shapes if shape]
+        # what is written is among the inputs: the engine always does so, or one is shaped as the first
+        hands_over = name.startswith(_HANDS_OVER) or (bool(shapes) and shapes[0] in shapes[1:])
+        return _given_bytes(given) + (0 if hands_over else _output(given))
     return sum(sizes) + (sizes[0] if is_in_place else _output(given))
-
-
-def is_torchs_own(name: str) -> bool:
-    """Whether an operator is torch's, or made by its compiler."""
-    return name.startswith(("aten::", "triton_")) or "::" not in name
 
 
 def goes_once(name: str) -> bool:
@@ -92,12 +90,6 @@ def goes_once(name: str) -> bool:
 _ONE_PASS: Final = (_FILLS, _COPIES, _SUMS, _LOOKUPS, _ADDS_ROWS, _PICKS_ONE, _JOINS, _FUSED)
 _HANDS_OVER: Final = ("_C::", "_C_cache_ops::", "_moe_C::", "_rocm_C::", "sgl_kernel::", "vllm::")
 _NUMBERS: Final = ("long int", "long", "int")
-
-
-def _hands_over_output(name: str, given: Inputs) -> bool:
-    """Whether what is written is among the inputs: the engine always does so, or one is shaped as the first."""
-    shapes = [shape for shape in given.shapes if shape]
-    return name.startswith(_HANDS_OVER) or (bool(shapes) and shapes[0] in shapes[1:])
 
 
 def _given_bytes(given: Inputs) -> int:

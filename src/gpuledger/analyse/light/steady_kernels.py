@@ -51,7 +51,6 @@ class KernelLoop(Struct, frozen=True):
 
     @property
     def repeated(self) -> slice:
-        """All but the first of each kernel."""
         return slice(self.start + self.period, self.end)
 
 
@@ -63,7 +62,6 @@ class LoopedKernels(Struct, frozen=True, eq=False):
 
     @property
     def repeated(self) -> Positions:
-        """The operations that repeat what the first round of their loop did."""
         return np.sort(np.concatenate([self.operations[loop.repeated] for loop in self.loops] or [self.operations[:0]]))
 
     @property
@@ -176,7 +174,6 @@ class SteadyKernels:
 
     @cached_property
     def step(self) -> NDArray[np.int32]:
-        """Which step each begins in."""
         steps = self._device.steps
         edges = self._device.ledger.window if steps is None else steps.edges_ns
         step: NDArray[np.int32] = np.searchsorted(edges, self._work.start_ns[self.operations], "right").astype(np.int32)

@@ -73,7 +73,6 @@ class Ops(Struct, frozen=True, eq=False):
 
     @property
     def attributed_share(self) -> float | NotMeasured:
-        """Coverage of all figures by operator."""
         return self._share(self.attributed_ns) if len(self.nest) else NotMeasured(say("no operators were recorded"))
 
     @property

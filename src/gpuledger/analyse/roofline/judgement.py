@@ -132,7 +132,7 @@ class JudgedKernel(Struct, frozen=True):
         known: list[tuple[int, float]] = []
         missing = NotMeasured("there is no launch")
         for launch in self.launches:
-            value = launch.figures.dram_bytes_per_s if key == "dram_bytes_per_s" else launch.figures.share(key)
+            value = launch.figures.dram_bytes_per_s if key == "dram_bytes_per_s" else launch.figures.shares[key]
             if isinstance(value, NotMeasured):
                 missing = value
             else:

@@ -131,17 +131,6 @@ def _compute(launch: Profiled) -> dict[str, Roof]:
     return {kind: Roof(per_s, REPORT) for kind, per_s in fastest.items()}
 
 
-class OperationRates(Struct, frozen=True):
-    """Operations per second of one launch by kind (`tensor fp16`, `fp32`, …); only those that it did."""
-
-    per_s: dict[str, float]
-
-    @property
-    def main(self) -> str | None:
-        """The kind of most operations; None where none were counted."""
-        return max(self.per_s, key=lambda kind: self.per_s[kind]) if self.per_s else None
-
-
 class RooflinePoint(Struct, frozen=True):
     """One launch at one level of memory."""
 
@@ -149,13 +138,11 @@ class RooflinePoint(Struct, frozen=True):
     kind: str  # what it mostly computes in
     operations_per_byte: float
     operations_per_s: float
-    roof_per_s: float
     share: float  # of the roof at that intensity
-    under_memory: bool  # whether the slanted part of the roof, the bandwidth, is the lower one here
 
 
-def work(launch: Profiled) -> OperationRates | NotMeasured:
-    """What a launch computed, per second of its own time."""
+def operations_per_s(launch: Profiled) -> dict[str, float] | NotMeasured:
+    """What a launch computed in its own time, by kind (`tensor fp16`, `fp32`, …); only what it did."""
     duration, clock = launch.metric(*m.DURATION), launch.metric(*m.SM_CLOCK)
     per_s: dict[str, float] = defaultdict(float)
     counted = False
@@ -177,23 +164,23 @@ def work(launch: Profiled) -> OperationRates | NotMeasured:
             per_s[kind] += weight * rate
     if not counted:
         return NotMeasured("operations were not counted; collect the roofline sections")
-    return OperationRates({kind: rate for kind, rate in per_s.items() if rate > 0})
+    return {kind: rate for kind, rate in per_s.items() if rate > 0}
 
 
 def points(launch: Profiled, over: Roofs) -> tuple[RooflinePoint, ...]:
     """The launch at each level where its traffic, its operations and the roofs are known."""
-    done = work(launch)
-    if isinstance(done, NotMeasured) or done.main is None or done.main not in over.compute:
+    done = operations_per_s(launch)
+    main = "" if isinstance(done, NotMeasured) else max(done, key=done.__getitem__, default="")
+    if isinstance(done, NotMeasured) or main not in over.compute:
         return ()
-    standing, total, dram = [], sum(done.per_s.values()), memory_rate(launch, "DRAM")
+    standing, total, dram = [], sum(done.values()), memory_rate(launch, "DRAM")
     for level in LEVELS:
         rate = memory_rate(launch, level)
         if isinstance(rate, NotMeasured) or rate <= 0 or level not in over.memory:
             continue
         if level == "L1" and not isinstance(dram, NotMeasured) and rate < dram:
             continue  # bulk copies (TMA) go to shared memory past what counts as L1 traffic
-        slanted, flat = total / rate * over.memory[level].per_s, over.compute[done.main].per_s
-        roof = min(slanted, flat)
+        roof = min(total / rate * over.memory[level].per_s, over.compute[main].per_s)
         if 0 < roof < math.inf:  # else a peak of 0, or one that no device has: there is no such roof
-            standing.append(RooflinePoint(level, done.main, total / rate, total, roof, total / roof, slanted < flat))
+            standing.append(RooflinePoint(level, main, total / rate, total, total / roof))
     return tuple(standing)

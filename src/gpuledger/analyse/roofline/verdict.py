@@ -24,19 +24,25 @@ from gpuledger.units import count_text, share_text, three_figures, time_text
 
 Figure = float | NotMeasured
 
-SHARES: Mapping[str, tuple[str, ...]] = {
-    "sm_share": m.SM_SHARE,
-    "sm_busy_share": m.SM_BUSY,
-    "memory_share": m.MEMORY_SHARE,
-    "dram_share": m.DRAM_SHARE,
-    "l2_share": m.L2_SHARE,
-    "l1_share": m.L1_SHARE,
-    "l2_hit_share": m.L2_HIT,
-    "l1_hit_share": m.L1_HIT,
-    "occupancy_share": m.OCCUPANCY,
-    "occupancy_limit_share": m.OCCUPANCY_LIMIT,
+_SHARES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "sm_share": (say("SM throughput"), m.SM_SHARE),
+    "sm_busy_share": (say("SM efficiency"), m.SM_BUSY),
+    "memory_share": (say("memory throughput"), m.MEMORY_SHARE),
+    "dram_share": (say("DRAM throughput"), m.DRAM_SHARE),
+    "l2_share": (say("L2 throughput"), m.L2_SHARE),
+    "l1_share": (say("L1 throughput"), m.L1_SHARE),
+    "l2_hit_share": (say("L2 hit rate"), m.L2_HIT),
+    "l1_hit_share": (say("L1 hit rate"), m.L1_HIT),
+    "occupancy_share": (say("occupancy"), m.OCCUPANCY),
+    "occupancy_limit_share": (say("theoretical occupancy"), m.OCCUPANCY_LIMIT),
 }
-"""Figures that are shares of a whole, by the metrics that give them."""
+"""Figures that are shares of a whole: what they are called, and the metrics that give them."""
+
+FIGURE_NAMES: Final[Mapping[str, str]] = {
+    **{key: name for key, (name, _) in _SHARES.items()},
+    "occupancy_efficiency": say("occupancy efficiency"),
+    "dram_bytes_per_s": say("DRAM bandwidth"),
+}
 
 
 class LaunchFigures(Struct, frozen=True):
@@ -44,19 +50,16 @@ class LaunchFigures(Struct, frozen=True):
 
     duration_ns: int | NotMeasured
     dram_bytes_per_s: Figure
-    shares: Mapping[str, Figure]  # by the keys of SHARES, and `occupancy_efficiency`
+    shares: Mapping[str, Figure]  # by the keys of _SHARES, and `occupancy_efficiency`
     pipes: Mapping[str, float]  # how busy each pipeline of the multiprocessors was, where that was measured
     stalls: Mapping[str, float]  # warps that stood still per issued instruction, by reason
     waves: Figure  # how often the grid fills the device: below 1 it never does
     unreliable: tuple[str, ...]  # what in these figures cannot be right, and why
 
-    def share(self, key: str) -> Figure:
-        return self.shares[key]
-
 
 def figures(launch: Profiled) -> LaunchFigures:
     """The figures of one launch."""
-    shares: dict[str, Figure] = {key: launch.metric(*names) for key, names in SHARES.items()}
+    shares: dict[str, Figure] = {key: launch.metric(*metrics) for key, (_, metrics) in _SHARES.items()}
     rate, roof = memory_rate(launch, "DRAM"), roofs(launch).memory.get("DRAM")
     if isinstance(shares["dram_share"], NotMeasured) and not isinstance(rate, NotMeasured) and roof is not None:
         shares["dram_share"] = rate / roof.per_s
@@ -98,23 +101,6 @@ def figures(launch: Profiled) -> LaunchFigures:
             if not isinstance(share, NotMeasured) and share > 1
         ),
     )
-
-
-FIGURE_NAMES: Mapping[str, str] = {
-    "sm_share": say("SM throughput"),
-    "sm_busy_share": say("SM efficiency"),
-    "memory_share": say("memory throughput"),
-    "dram_share": say("DRAM throughput"),
-    "l2_share": say("L2 throughput"),
-    "l1_share": say("L1 throughput"),
-    "l2_hit_share": say("L2 hit rate"),
-    "l1_hit_share": say("L1 hit rate"),
-    "occupancy_share": say("occupancy"),
-    "occupancy_limit_share": say("theoretical occupancy"),
-    "occupancy_efficiency": say("occupancy efficiency"),
-    "dram_bytes_per_s": say("DRAM bandwidth"),
-}
-"""What figures are called."""
 
 
 MUCH: Final = 0.2  # from this share of wasted sectors, and of the kernel's time, on it is worth telling
@@ -235,10 +221,10 @@ class KernelVerdict(Struct, frozen=True):
 def verdict(launch: Profiled, measured: LaunchFigures | None = None) -> KernelVerdict:
     """What limits one launch."""
     measured = figures(launch) if measured is None else measured
-    levels = {level: measured.share(f"{level.lower()}_share") for level in ("DRAM", "L2", "L1")}
+    levels = {level: measured.shares[f"{level.lower()}_share"] for level in ("DRAM", "L2", "L1")}
     memory = {level: share for level, share in levels.items() if not isinstance(share, NotMeasured)}
     compute = dict(measured.pipes)
-    whole = measured.share("sm_share")
+    whole = measured.shares["sm_share"]
     if not isinstance(whole, NotMeasured) and whole > max(compute.values(), default=0.0) + 0.005:
         # where no single pipeline is as busy it is the rate of instructions; without pipelines it may be any unit
         compute["issue" if measured.pipes else "sm"] = whole
@@ -262,7 +248,7 @@ def verdict(launch: Profiled, measured: LaunchFigures | None = None) -> KernelVe
     if pipe and of_compute >= of_memory - ALIKE:
         beside = (_percent_of(level, memory[level]),) if level and memory[level] >= BUSY else ()
         return KernelVerdict("compute", pipe, nearest, (_percent_of(pipe, of_compute), *beside))
-    hit = measured.share("l2_hit_share")
+    hit = measured.shares["l2_hit_share"]
     wasted = wasted_traffic(launch, hit, level)
     because = [_percent_of(level, memory[level])] + ([] if wasted is None else [wasted.sentence])
     if not isinstance(hit, NotMeasured) and hit <= 1:
@@ -335,7 +321,7 @@ def _blocks_and_waves(launch: Profiled, waves: Figure) -> list[tuple[str, str]]:
 
 
 def _few_warps(launch: Profiled, measured: LaunchFigures) -> list[tuple[str, str]]:
-    achieved, allowed = measured.share("occupancy_share"), measured.share("occupancy_limit_share")
+    achieved, allowed = (measured.shares[key] for key in ("occupancy_share", "occupancy_limit_share"))
     if isinstance(achieved, NotMeasured) or achieved >= LOW_OCCUPANCY:
         return []
     if isinstance(allowed, NotMeasured) or allowed >= 2 * achieved:

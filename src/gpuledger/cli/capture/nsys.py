@@ -26,7 +26,6 @@ from gpuledger.capture.record import (
     Recording,
     close_recording,
     first_manifest,
-    last_line,
     nsys_plain,
     record_program,
 )
@@ -36,7 +35,7 @@ from gpuledger.cli.commands import command_of
 from gpuledger.errors import GpuledgerError, ToolFailed
 from gpuledger.system.interruption import Interruption
 from gpuledger.system.machine import ASKED, find_nsys, why_not_sampled
-from gpuledger.system.processes import run, run_attended
+from gpuledger.system.processes import last_line, run, run_attended
 from gpuledger.verbs.definition import Option, VerbArgument
 
 _HELP_SECONDS = 20.0

@@ -24,9 +24,9 @@ from gpuledger.capture.launchers import Remote, is_direct
 from gpuledger.capture.manifest import (
     FINISHED,
     INTERRUPTED,
+    CaptureCheck,
     EnvironmentWishes,
     PlainRun,
-    RecordedCheck,
     Witness,
     environment,
     environment_wishes,
@@ -262,13 +262,13 @@ def finish(outcome: CaptureOutcome, asked: CaptureWishes | None, *, no_report: b
 
 
 def _report_timeline(outcome: CaptureOutcome, asked: CaptureWishes, *, no_report: bool) -> None:
-    checks: list[RecordedCheck] = []
+    checks: list[CaptureCheck] = []
     for profile in outcome.profiles:
         with progress(quiet=False) as tell_progress:
             found = check_capture(open_trace(profile, progress=tell_progress), asked)
         if len(outcome.profiles) > 1:
-            found = tuple(replace(check, name=f"{profile.name}: {check.name}") for check in found)
-        checks += [RecordedCheck(check.name, check.verdict, check.found, check.advice) for check in found]
+            found = tuple(replace(check, check=f"{profile.name}: {check.check}") for check in found)
+        checks += found
         for line in checks_text(found):
             tell(line)
     plain = outcome.manifest.plain

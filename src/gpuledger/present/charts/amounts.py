@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from gpuledger.messages import joined
+from gpuledger.messages import Message, joined
 from gpuledger.present.charts.svg import (
     NARROW,
     SIZE,
@@ -105,6 +105,11 @@ class ChartColumn(Struct, frozen=True):
     name: str
     shares: tuple[float, ...]
     texts: tuple[str, ...]
+
+
+def columns_said(given: Sequence[ChartColumn]) -> Message:
+    """Columns in words."""
+    return joined("; ", (joined(": ", (column.name, " / ".join(column.texts))) for column in given))
 
 
 def columns(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
+from gpuledger.messages import Message, joined, say
 from gpuledger.present.charts.amounts import axis, ticks
 from gpuledger.present.charts.svg import (
     NARROW,
@@ -25,6 +27,7 @@ from gpuledger.present.charts.svg import (
     is_hatched,
     text_width,
 )
+from gpuledger.present.document import Chart, Shades
 from gpuledger.present.palette import HEAT, TONES, heat_level
 from gpuledger.present.safe_text import cut_in_the_middle
 from gpuledger.trace.spans import Ints
@@ -142,6 +145,33 @@ def heat_map(
     marks.append(Words(left, top + SIZE, ends[0]))
     marks.append(Words(1, top + SIZE, ends[1], anchor="end"))
     return Picture(top + SIZE + 6, title, description, tuple(marks), _heat_legend(of))
+
+
+_MOST_MAP_ROWS: Final = 64
+_MOST_MAP_COLUMNS: Final = 240
+"""Ranks and steps of a map: of more, neighbours share a cell, where the latest shows."""
+
+
+def shade_map(block: Shades) -> tuple[Message, Chart]:
+    """Times by rank and step as a map, and what its cells say."""
+    largest = max(int(block.ns.max()), 1)
+    columns = np.array_split(np.arange(len(block.steps)), min(len(block.steps), _MOST_MAP_COLUMNS))
+    rows = []
+    for members in np.array_split(np.arange(len(block.ranks)), min(len(block.ranks), _MOST_MAP_ROWS)):
+        latest = np.array([int(block.ns[np.ix_(members, column)].max()) for column in columns], np.int64)
+        first, last = block.ranks[int(members[0])], block.ranks[int(members[-1])]
+        name = first if len(members) == 1 else f"{first} - {last}"
+        rows.append(HeatRow(name, latest, time_text(int(latest.max()))))
+    worst = sorted(rows, key=lambda row: -int(row.values.max()))[:4]
+    described = joined(say("; "), [say("{rank}: up to {time}", rank=row.name, time=row.said) for row in worst])
+    ends = (say("step {step}", step=block.steps[0]), say("step {step}", step=block.steps[-1]))
+    scale = say("of {time}", time=time_text(largest))
+    said = say(
+        "One row per rank, one column per step: {what}; full color is {most}.",
+        what=block.what,
+        most=time_text(largest),
+    )
+    return said, Chart(partial(heat_map, block.title, described, rows, largest, ends, scale), name="rank-map")
 
 
 def _levels(values: Ints, full: Sequence[int] | int) -> list[int]:

@@ -23,7 +23,7 @@ from gpuledger.analyse.idle.launch_costs import (
     launch_costs,
 )
 from gpuledger.analyse.idle.overlap import OverlapRow, StreamOverlap, StreamOverlapRow, overlap, stream_overlap
-from gpuledger.findings.idle import code_of_trigger
+from gpuledger.findings.about_gaps import code_of_trigger
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
 from gpuledger.present.views.answer import Answer, health_rows, note_sentences

@@ -11,9 +11,9 @@ from msgspec import Struct, field
 from gpuledger.analyse.recorded.inventory import ON_GPU, Contents, GpuUse, Missing, ProcessUse, contents
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
-from gpuledger.present.row_sheets import row_sheet
+from gpuledger.present.row_sheets import known, row_from, row_sheet
 from gpuledger.present.safe_text import shell_word, visible
-from gpuledger.present.sheet import Sheet, plain
+from gpuledger.present.sheet import Sheet
 from gpuledger.present.terms import severity_term
 from gpuledger.present.views.answer import Answer, health_rows
 from gpuledger.rows import Label
@@ -46,8 +46,7 @@ class ProfileOrigin(Struct, frozen=True):
 
 def profile_origin(origin: Origin) -> ProfileOrigin:
     """What may be told of it to anyone."""
-    told = {name: getattr(origin, name) for name in ProfileOrigin.__struct_fields__ if name != "gpus"}
-    return ProfileOrigin(**told, gpus=tuple(gpu.name for gpu in origin.gpus))
+    return row_from(ProfileOrigin, origin, gpus=tuple(gpu.name for gpu in origin.gpus))
 
 
 class InfoAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.info/1"):
@@ -125,9 +124,9 @@ def info_answer(name: str, trace: Trace, kept: KeptOfProfile | None = None, *, v
         health=health_rows(trace.health),
         summary=origin_line(trace, found),
         origin=profile_origin(trace.origin),
-        span_ns=plain(found.span),
-        plain_window_ns=plain(trace.plain_window_ns),
-        launched_share=plain(found.launched),
+        span_ns=known(found.span),
+        plain_window_ns=known(trace.plain_window_ns),
+        launched_share=known(found.launched),
         gpus=found.gpus,
         processes=found.processes,
         missing=found.missing,

@@ -18,11 +18,12 @@ from gpuledger.analyse.memory.snapshot_figures import (
     snapshot_figures,
 )
 from gpuledger.findings.finding import Finding
-from gpuledger.findings.memory import holder_words, moment_words, place_words
-from gpuledger.findings.memory import snapshot_findings as findings_of
+from gpuledger.findings.memory.snapshot_findings import snapshot_findings as findings_of
+from gpuledger.findings.memory.snapshot_words import holder_words, moment_words, place_words
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.messages import Message, capitalised, say
 from gpuledger.present import document as doc
+from gpuledger.present.row_sheets import row_from
 from gpuledger.present.views.answer import Answer, health_rows
 from gpuledger.regex import regex
 from gpuledger.rows import Gpu, Label, Row, Unit
@@ -262,31 +263,14 @@ def _reserved(figures: SnapshotFigures) -> Iterator[ReservedRow]:
         (say("end"), figures.end),
     ]
     for moment, layout in moments:
-        yield ReservedRow(
-            gpu=figures.gpu,
-            moment=moment,
-            since_start_ns=figures.since_start_ns(layout.moment),
-            reserved_bytes=layout.reserved_bytes,
-            allocated_bytes=layout.allocated_bytes,
-            awaiting_bytes=layout.awaiting_bytes,
-            stranded_bytes=layout.stranded_bytes,
-            releasable_bytes=layout.releasable_bytes,
-            largest_free_bytes=layout.largest_free_bytes,
-        )
+        since_ns = figures.since_start_ns(layout.moment)
+        yield row_from(ReservedRow, layout, gpu=figures.gpu, moment=moment, since_start_ns=since_ns)
 
 
 def _segments(figures: SnapshotFigures) -> Iterator[SegmentRow]:
     layout = figures.out_of_memories[-1].layout if figures.out_of_memories else figures.end
     for segment in layout.partly_used:
-        yield SegmentRow(
-            gpu=figures.gpu,
-            address=segment.address,
-            size_bytes=segment.size_bytes,
-            used_bytes=segment.active_bytes,
-            free_bytes=segment.free_bytes,
-            largest_free_bytes=segment.largest_free_bytes,
-            blocks=segment.blocks,
-        )
+        yield row_from(SegmentRow, segment, gpu=figures.gpu, used_bytes=segment.active_bytes)
 
 
 def _holders(gpu: int, holders: Sequence[Holder], whole_bytes: int) -> Iterator[HolderRow]:

@@ -7,10 +7,11 @@ from typing import Final
 
 from gpuledger.messages import Message, say
 from gpuledger.present.document import Block, Document, Remarks, SheetBlock, SheetTitle
+from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.safe_text import visible
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.sql.answer import QueryAnswer, Value
-from gpuledger.sql.tables import QuerySchema, QueryTable
+from gpuledger.sql.tables import QueryColumn, QuerySchema, QueryTable
 from gpuledger.units import count_text
 
 SHOWN: Final = 50
@@ -21,31 +22,34 @@ _NUMBERS: Final = ("INT", "DOUBLE", "FLOAT", "DECIMAL", "REAL")
 
 def query_document(answer: QueryAnswer) -> Document:
     """The rows, then what is not among them."""
-    told = tuple(_remarks(answer))
+    missing: list[str] = [*answer.not_measured]
+    cut = [_cut(answer)] if answer.is_cut else []
+    told = [*missing, *([] if answer.rows else [say("No rows.")])]
+    if len(answer.rows) > SHOWN:
+        told.append(
+            say(
+                "{shown} of {count} rows are shown; --format=csv or json has them all, WHERE and LIMIT ask for fewer.",
+                shown=SHOWN,
+                count=count_text(len(answer.rows)),
+            )
+        )
+    remarks = [Remarks((*told, *cut))] if told or cut else []
     return Document(
-        blocks=lambda: (
-            SheetBlock(answer_sheet(answer, SHOWN, exact=False), tells_hidden=True),
-            *([Remarks(told)] if told else []),
-        ),
+        blocks=lambda: (SheetBlock(answer_sheet(answer, SHOWN, exact=False), tells_hidden=True), *remarks),
         data=lambda: answer,
         sheets=lambda: (answer_sheet(answer, len(answer.rows), exact=True),),
-        remarks=tuple(answer.not_measured) + ((_cut(answer),) if answer.is_cut else ()),
+        remarks=(*missing, *cut),
     )
 
 
 def answer_sheet(answer: QueryAnswer, most: int, *, exact: bool) -> Sheet:
     """The first rows as a table; names may come from a profile too, where a query turns values into columns."""
-
-    def column(place: int, name: str, type_: str) -> Column:
-        return Column(name, name, _unit(type_), lambda row: _cell(row[place], exact=exact))
-
-    columns = [column(place, visible(asked.name), asked.type) for place, asked in enumerate(answer.columns)]
-    return Sheet.of("query", say("answer"), columns, answer.rows[:most], rounded=False)
-
-
-def _unit(type_: str) -> Unit:
-    is_number = type_.startswith(_NUMBERS) or type_.endswith("INT") or type_ == "INTEGER"
-    return Unit.FIGURE if is_number else Unit.TEXT
+    columns = []
+    for asked in answer.columns:
+        is_number = asked.type.startswith(_NUMBERS) or asked.type.endswith("INT")
+        columns.append(Column(visible(asked.name), visible(asked.name), Unit.FIGURE if is_number else Unit.TEXT))
+    rows = tuple(tuple(_cell(value, exact=exact) for value in row) for row in answer.rows[:most])
+    return Sheet("query", say("answer"), tuple(columns), rows, rounded=False)
 
 
 def _cell(value: Value, *, exact: bool) -> Cell:
@@ -62,21 +66,6 @@ def _cell(value: Value, *, exact: bool) -> Cell:
             return json.dumps(value, ensure_ascii=False)
 
 
-def _remarks(answer: QueryAnswer) -> list[str]:
-    told: list[str] = list(answer.not_measured)
-    if not answer.rows:
-        told.append(say("No rows."))
-    if len(answer.rows) > SHOWN:
-        told.append(
-            say(
-                "{shown} of {count} rows are shown; --format=csv or json has them all, WHERE and LIMIT ask for fewer.",
-                shown=SHOWN,
-                count=count_text(len(answer.rows)),
-            )
-        )
-    return [*told, _cut(answer)] if answer.is_cut else told
-
-
 def _cut(answer: QueryAnswer) -> Message:
     return say(
         "There are more rows than these {count}: WHERE asks for fewer, --limit=query-rows={more} keeps more.",
@@ -87,25 +76,11 @@ def _cut(answer: QueryAnswer) -> Message:
 
 def schema_document(schema: QuerySchema) -> Document:
     """What can be asked: all tables, or the columns of one."""
-    tables = schema.tables
-    sheet, more = _columns_sheet(tables[0]), list[Block]()
-    if len(tables) > 1:
-        columns = (
-            Column("table", say("table"), Unit.TEXT, "name"),
-            Column("row", say("a row is"), Unit.TEXT, is_prose=True),
-        )
-        sheet = Sheet.of("tables", say("Tables"), columns, tables)
-        more = [Remarks((say("The columns of one: gpuledger query --schema {table}", table=tables[0].name),))]
+    first, more = schema.tables[0], list[Block]()
+    sheet = row_sheet(first.name, say("{table}: {row}", table=first.name, row=first.row), QueryColumn, first.columns)
+    if len(schema.tables) > 1:
+        sheet = row_sheet("tables", say("Tables"), QueryTable, schema.tables)
+        more = [Remarks((say("The columns of one: gpuledger query --schema {table}", table=first.name),))]
     return Document(
         blocks=lambda: (SheetBlock(sheet, SheetTitle.BARE), *more), data=lambda: schema, sheets=lambda: (sheet,)
     )
-
-
-def _columns_sheet(table: QueryTable) -> Sheet:
-    columns = (
-        Column("column", say("column"), Unit.TEXT, "name"),
-        Column("type", say("type"), Unit.TEXT),
-        Column("unit", say("unit"), Unit.TEXT),
-        Column("meaning", say("meaning"), Unit.TEXT, is_prose=True),
-    )
-    return Sheet.of(table.name, say("{table}: {row}", table=table.name, row=table.row), columns, table.columns)

@@ -5,14 +5,14 @@ JSON is the document gpuledger.report/1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.findings.profiled_run import ProfiledRun
-from gpuledger.findings.rules import MOST_GPUS
+from gpuledger.findings.run_rules import MAX_GPUS
 from gpuledger.ledger.device import Device
 from gpuledger.messages import say
 from gpuledger.present.document import (
@@ -95,7 +95,7 @@ def _json(report: ReportAnswer, memory: MemorySnapshotAnswer | None) -> ReportDo
 
 
 def _page(report: ReportAnswer, memory: MemorySnapshotAnswer | None) -> Page:
-    if len(report.run.devices) > MOST_GPUS:  # `health` says so
+    if len(report.run.devices) > MAX_GPUS:  # `health` says so
         report = ReportAnswer(replace(report.run, devices=report.run.asked))
     report.go_through()
     return page_of(report.run.name, _blocks(report, (), memory))
@@ -122,34 +122,29 @@ def _blocks(
         yield Remarks(tuple(next_command(run)))
         return
     yield ledger_block(run, pictures)
-    yield Only(
-        Medium.WRITTEN,
-        lambda: (
-            *phase_blocks(report),
-            *light_blocks(run),
-            *_serving_blocks(report),
-            Group(tuple(use_blocks_of(run))),
-            Group(tuple(kernel_blocks(run))),
-            Remarks(tuple(closing(report))),
-        ),
-    )
+    yield Only(Medium.WRITTEN, lambda: _written_blocks(report))
     yield Only(Medium.PAGE, lambda: _page_blocks(report, memory))
 
 
-def _page_blocks(report: ReportAnswer, memory: MemorySnapshotAnswer | None) -> Iterable[Block]:
-    """What only a page has room for, and loads what draws it."""
+def _written_blocks(report: ReportAnswer) -> Iterator[Block]:
+    """What text and Markdown say in few sentences and tables."""
+    run = report.run
+    yield from phase_blocks(report)
+    yield from light_blocks(run)
+    if report.serving is not None:
+        from gpuledger.present.views.steps import headline_sentences  # few reports have one
+
+        yield from map(Paragraph, headline_sentences(report.serving))
+    yield Group(tuple(use_blocks_of(run)))
+    yield Group(tuple(kernel_blocks(run)))
+    yield Remarks(tuple(closing(report)))
+
+
+def _page_blocks(report: ReportAnswer, memory: MemorySnapshotAnswer | None) -> Iterator[Block]:
+    """What only a page has room for; what draws it is loaded here."""
     from gpuledger.present.views.page.report_page import page_blocks
 
     return page_blocks(report, memory)
-
-
-def _serving_blocks(report: ReportAnswer) -> Sequence[Block]:
-    """Tokens a second and what a step costs by its batch, where steps say it."""
-    if report.serving is None:
-        return ()
-    from gpuledger.present.views.steps import headline_sentences  # few reports have one
-
-    return [Paragraph(sentence) for sentence in headline_sentences(report.serving)]
 
 
 def _memory_blocks(run: ProfiledRun, memory: MemorySnapshotAnswer | None) -> Sequence[Block]:

@@ -8,7 +8,6 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from gpuledger.analyse.light.books import BusyTime, FamilyTime, LightBooks, StepAtLight
-from gpuledger.analyse.phases.phase_costs import PhaseTimes
 from gpuledger.analyse.recorded.inventory import Missing
 from gpuledger.analyse.utilization.kernel_use import UseClass
 from gpuledger.analyse.utilization.stretches import compute_split
@@ -266,26 +265,22 @@ def report_json(report: ReportAnswer, memory: MemorySnapshotAnswer | None = None
             for level in main.levels
         ),
         findings=tuple(finding_report(finding, run.zero_ns) for finding in run.findings),
-        layer_phases=_layer_phases(report.step_phases),
+        layer_phases=None
+        if (phases := report.step_phases) is None
+        else StepPhases(
+            device=phases.gpu,
+            steps=phases.steps,
+            whole_ns=phases.whole_ns,
+            phases=tuple(PhaseTotal(phase, ns) for phase, ns in phases.phases_ns.items()),
+            idle_ns=phases.idle_ns,
+            other_ns=phases.other_ns,
+        ),
         graph_names=None
         if names is None or names.coverage is None
         else NamedGraphWork(file=names.file, **asdict(names.coverage)),
         made_at=made_at() if run.kernels else None,
         kernels=tuple(step_kernels(matched, by_gpu[gpu]) for gpu, matched in run.kernels.items()) or None,
         memory=memory,
-    )
-
-
-def _layer_phases(times: PhaseTimes | None) -> StepPhases | None:
-    if times is None:
-        return None
-    return StepPhases(
-        device=times.gpu,
-        steps=times.steps,
-        whole_ns=times.whole_ns,
-        phases=tuple(PhaseTotal(phase, ns) for phase, ns in times.phases_ns.items()),
-        idle_ns=times.idle_ns,
-        other_ns=times.other_ns,
     )
 
 

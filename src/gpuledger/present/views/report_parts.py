@@ -306,14 +306,17 @@ def phase_blocks(report: ReportAnswer) -> list[Block]:
         for name, ns in (*longest_first, *rest)
         if ns
     )
-    phases, count = joined(say(", "), parts), count_text(steps)
+    phases = joined(say(", "), parts)
     if times.steps is None:
-        return [Paragraph(say("By phase: {phases}.", phases=phases))]
-    if times.steps == report.run.main_device.step_count:
-        return [Paragraph(say("By phase, per step: {phases}.", phases=phases))]
-    if times.steps == 1:
-        return [Paragraph(say("By phase, in one step from the middle: {phases}.", phases=phases))]
-    return [Paragraph(say("By phase, per step (mean of {count} in the middle): {phases}.", count=count, phases=phases))]
+        said = say("By phase: {phases}.", phases=phases)
+    elif times.steps == report.run.main_device.step_count:
+        said = say("By phase, per step: {phases}.", phases=phases)
+    elif times.steps == 1:
+        said = say("By phase, in one step from the middle: {phases}.", phases=phases)
+    else:
+        count = count_text(steps)
+        said = say("By phase, per step (mean of {count} in the middle): {phases}.", count=count, phases=phases)
+    return [Paragraph(said)]
 
 
 def light_blocks(run: ProfiledRun) -> list[Block]:

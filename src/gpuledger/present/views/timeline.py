@@ -17,7 +17,7 @@ from gpuledger.present.charts.amounts import ticks
 from gpuledger.present.charts.over_time import LaneBar, LaneRow, lane_chart
 from gpuledger.present.charts.svg import Picture
 from gpuledger.present.palette import TONES
-from gpuledger.present.terms import event_words, track_words
+from gpuledger.present.terms import event_codes, event_words, track_words
 from gpuledger.trace.spans import Span
 from gpuledger.units import count_text, instant_text, time_text
 
@@ -37,19 +37,16 @@ def timeline_picture(run: ProfiledRun, device: Device, span: Span, tell: doc.Tel
     title = say(
         "{profile}, from {start}, {time}", profile=run.name, start=instant_text(start_ns), time=time_text(length)
     )
-    return lane_chart(tell(title), tell(_drawn(events)), rows, _instants(length), _legend(rows, tell))
-
-
-def _drawn(events: Events) -> str:
     drawn = say("{count} events are drawn", count=count_text(len(events)))
-    if not events.left_out:
-        return drawn
-    return say(
-        "{drawn}; {count} of {time} or less are not",
-        drawn=drawn,
-        count=count_text(events.left_out),
-        time=time_text(events.least_ns),
-    )
+    if events.left_out:
+        drawn = say(
+            "{drawn}; {count} of {time} or less are not",
+            drawn=drawn,
+            count=count_text(events.left_out),
+            time=time_text(events.least_ns),
+        )
+    marks = [(at / max(length, 1), f"+{time_text(round(at))}") for at in ticks(float(length), 1.0, 5)]
+    return lane_chart(tell(title), tell(drawn), rows, marks, _legend(rows, tell))
 
 
 def _idle(device: Device, span: Span, tell: doc.Tell) -> LaneRow:
@@ -67,28 +64,17 @@ def _idle(device: Device, span: Span, tell: doc.Tell) -> LaneRow:
 def _tracks(run: ProfiledRun, finder: EventFinder, events: Events, tell: doc.Tell) -> list[LaneRow]:
     """Streams, then threads: those with the most records."""
     count = np.bincount(events.track, minlength=len(events.tracks))
-    shown = sorted(np.argsort(-count, kind="stable")[:_MOST_TRACKS].tolist())
+    codes, kinds = event_codes(finder, events)
     rows = []
-    for track in shown:
-        here = np.flatnonzero((events.track == track) & (events.lane < _MOST_LANES))
-        bars = [_event(finder, events, position) for position in here.tolist()]
+    for track in sorted(np.argsort(-count, kind="stable")[:_MOST_TRACKS].tolist()):
+        bars = []
+        for at in np.flatnonzero((events.track == track) & (events.lane < _MOST_LANES)).tolist():
+            text = run.trace.strings.text(int(codes[at]))
+            name, tone, _ = event_words(finder, EventSource(int(events.source[at])), text, int(kinds[at]))
+            start, end, lane = (int(column[at]) for column in (events.start_ns, events.end_ns, events.lane))
+            bars.append(_bar(start, end, events.span, lane, tone, name))
         rows.append(LaneRow(tell(track_words(run, events.tracks[track])), bars))
     return rows
-
-
-def _event(finder: EventFinder, events: Events, position: int) -> LaneBar:
-    source, row = EventSource(int(events.source[position])), int(events.row[position])
-    if source is EventSource.GPU_WORK:
-        code, kind = int(finder.work.name[row]), int(finder.work.family[row])
-    else:
-        table = (finder.ranges, finder.cuda_calls, finder.other_calls)[source]
-        code = int(table.codes("name")[row])
-        kind = int(finder.ranges.codes("kind")[row]) if source is EventSource.RANGE else 0
-        if source is EventSource.CUDA_CALL:
-            kind = int(finder.call_kinds[row])
-    name, tone, _ = event_words(finder, source, finder.ranges.strings.text(code), kind)
-    start, end = int(events.start_ns[position]), int(events.end_ns[position])
-    return _bar(start, end, events.span, int(events.lane[position]), tone, name)
 
 
 def _bar(start_ns: int, end_ns: int, span: Span, lane: int, tone: str, name: str) -> LaneBar:
@@ -96,11 +82,6 @@ def _bar(start_ns: int, end_ns: int, span: Span, lane: int, tone: str, name: str
     length = max(span.end_ns - span.start_ns, 1)
     first, last = max(start_ns, span.start_ns), min(end_ns, span.end_ns)
     return LaneBar((first - span.start_ns) / length, (last - first) / length, lane, tone, name)
-
-
-def _instants(length_ns: int) -> list[tuple[float, str]]:
-    """Round times from the start of the stretch."""
-    return [(at / max(length_ns, 1), f"+{time_text(round(at))}") for at in ticks(float(length_ns), 1.0, 5)]
 
 
 def _legend(rows: Sequence[LaneRow], tell: doc.Tell) -> tuple[tuple[str, str], ...]:

@@ -17,6 +17,7 @@ from gpuledger.ledger.causes import idle_label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, capitalised, joined, say
 from gpuledger.present.finding_words import unsure_words
+from gpuledger.present.row_sheets import row_from
 from gpuledger.present.views.answer import Answer, health_rows, note_sentences
 from gpuledger.present.views.critical import path_remarks, path_sentences
 from gpuledger.replay.path_summary import (
@@ -257,17 +258,13 @@ def tables_answer(name: str, faster: Sequence[FasterPart], health: Sequence[Note
         health=health_rows(health),
         has_steps=False,
         changes=tuple(
-            WhatIfRow(
-                change=part.change,
+            row_from(
+                WhatIfRow,
+                part,
                 now_ns=part.whole_ns,
                 then_ns=part.new_whole_ns,
-                saving_ns=part.saving_ns,
                 saving_share=share(part.saving_ns, part.whole_ns),
-                speed_up=part.speed_up,
-                limit=part.limit,
-                part_ns=part.part_ns,
                 is_bound=False,
-                assumption=part.assumption,
             )
             for part in faster
         ),

@@ -6,7 +6,7 @@ terminal has colours, the first column of shares has a bar beside it, if there i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gpuledger.messages import joined, say, translated
@@ -67,15 +67,15 @@ class TableLines(NamedTuple):
     width_of_all: int
 
 
-def sheet_lines(sheet: Sheet, terminal: Terminal, longest_name: int | None = None, *, raw: bool = False) -> TableLines:
-    """The table itself; no text in it is longer than said."""
+def sheet_lines(sheet: Sheet, terminal: Terminal, *, raw: bool = False) -> TableLines:
+    """The table itself."""
     exact = raw or not sheet.rounded
     every = [_text_column(sheet, index, column, exact=exact) for index, column in enumerate(sheet.columns)]
     shown = every if terminal.width is None else _that_fit(every, terminal.width)
     hidden = [entry.heading.removesuffix(" (ns)") for entry in every if entry not in shown]
     if terminal.has_colours and not exact and not hidden:
         shown = _with_bars(sheet, shown, terminal.width)
-    return TableLines(_lines(shown, terminal, longest_name), hidden, _least_width(every))
+    return TableLines(_lines(shown, terminal), hidden, _least_width(every))
 
 
 def _text_column(sheet: Sheet, index: int, column: Column, *, exact: bool) -> _TextColumn:
@@ -128,18 +128,22 @@ def _least_width(shown: Sequence[_TextColumn], name_width: int = _NAME_WIDTH) ->
     return len(_GAP) * (len(shown) - 1) + sum(needed)
 
 
-def _lines(columns: Sequence[_TextColumn], terminal: Terminal, longest_name: int | None) -> list[str]:
+def _lines(columns: Sequence[_TextColumn], terminal: Terminal) -> list[str]:
     """The rows under their headings, numbers to the right, text to the left."""
-    widths = [entry.width for entry in columns]
-    longest = [longest_name or (LONGEST_NAME if entry.column.shorten else None) for entry in columns]
     widths = [
-        needed if most is None or not entry.is_text else min(needed, max(most, display_width(entry.heading)))
-        for entry, needed, most in zip(columns, widths, longest, strict=True)
+        min(entry.width, max(LONGEST_NAME, display_width(entry.heading))) if entry.column.shorten else entry.width
+        for entry in columns
     ]
     if terminal.width is not None:
         _share_out(columns, widths, terminal.width)
-    rows = zip(*(_blocks(entry, room, terminal) for entry, room in zip(columns, widths, strict=True)), strict=True)
-    return [_GAP.join(line).rstrip() for row in rows for line in _side_by_side(row, widths)]
+    cells = zip(*(_blocks(entry, room, terminal) for entry, room in zip(columns, widths, strict=True)), strict=True)
+    lines = []
+    for row in cells:  # as many lines as its longest cell has
+        padded_cells = [
+            [*cell, *[" " * room] * (max(map(len, row)) - len(cell))] for cell, room in zip(row, widths, strict=True)
+        ]
+        lines += [_GAP.join(line).rstrip() for line in zip(*padded_cells, strict=True)]
+    return lines
 
 
 def _blocks(entry: _TextColumn, room: int, terminal: Terminal) -> list[list[str]]:
@@ -150,23 +154,15 @@ def _blocks(entry: _TextColumn, room: int, terminal: Terminal) -> list[list[str]
         cells = [[cell] for cell in cut_apart(entry.cells, room, entry.column.shorten)]
     rule = "-" * (room if entry.column is not _BAR_COLUMN else 0)
     styles: list[tuple[Style, ...]] = [("bold",), ("dim",), *entry.styles]
+
+    def aligned(line: str, style: tuple[Style, ...]) -> str:
+        space, painted = " " * (room - display_width(line)), terminal.painted(line, *style)
+        return painted + space if entry.is_text else space + painted
+
     return [
-        [_aligned(line, room, terminal, style, to_left=entry.is_text) for line in lines]
+        [aligned(line, style) for line in lines]
         for lines, style in zip([[cut_in_the_middle(entry.heading, room)], [rule], *cells], styles, strict=True)
     ]
-
-
-def _side_by_side(cells: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[tuple[str, ...]]:
-    """The lines of one row: as many as its longest cell has."""
-    for number in range(max(map(len, cells))):
-        yield tuple(
-            lines[number] if number < len(lines) else " " * room for lines, room in zip(cells, widths, strict=True)
-        )
-
-
-def _aligned(text: str, room: int, terminal: Terminal, styles: tuple[Style, ...], *, to_left: bool) -> str:
-    space, painted = " " * (room - display_width(text)), terminal.painted(text, *styles)
-    return painted + space if to_left else space + painted
 
 
 def _share_out(columns: Sequence[_TextColumn], widths: list[int], width: int) -> None:
@@ -279,8 +275,7 @@ class TextWriter:
         if named and not sheet.all_rows:
             nothing = say("{table}: {reason}", table=title, reason=sheet.why_no_rows)
             return wrapped(self._tell(nothing), self._width, 2), [], 0
-        longest_name = None if block.tells_hidden else LONGEST_NAME
-        lines, hidden, width_of_all = sheet_lines(sheet, self._terminal, longest_name, raw=self._raw)
+        lines, hidden, width_of_all = sheet_lines(sheet, self._terminal, raw=self._raw)
         if block.title is not doc.SheetTitle.NONE:
             lines = [self._title(title), *([""] if named else []), *lines]
         if hidden and block.tells_hidden:

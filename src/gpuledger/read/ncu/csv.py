@@ -16,6 +16,7 @@ from contextlib import closing
 from typing import Final, TextIO
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gpuledger.catalog.ncu_metrics import is_used
 from gpuledger.errors import GpuledgerError, NothingRecorded, UnreadableProfile
@@ -24,13 +25,12 @@ from gpuledger.messages import say
 from gpuledger.read.ncu.launch import (
     OVER_ELAPSED,
     TELLS_ELAPSED,
-    LaunchIdentity,
     NcuLaunches,
     UnknownUnit,
+    completed,
     is_wanted,
     metric_of,
     plain,
-    profiled,
     scale,
     scaled,
     shown,
@@ -257,9 +257,10 @@ def _values(rows: CsvRows) -> Generator[str, None, None]:
 
 
 class _Launch(Struct):
-    who: LaunchIdentity
+    """A launch, and what its rows have said of it so far."""
+
+    known: Profiled
     run: int
-    nvtx: tuple[str, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     advice: list[Advice] = field(default_factory=list)
@@ -287,8 +288,8 @@ class _Launches(Struct):
         """The launch that a row is about. Several runs of ncu in one file each count from 0."""
         key = (run, _cell(cells, columns, "Process ID"), cells[columns["ID"]])
         if key not in self.by_key:
-            nvtx = tuple(_open_ranges(cells, columns, self.text_bytes))
-            self.by_key[key] = _Launch(_identity(cells, columns, self.text_bytes), run, nvtx)
+            order = len(self.by_key)
+            self.by_key[key] = _Launch(_identity(self.file, order, cells, columns, self.text_bytes), run)
         return self.by_key[key]
 
     def put(self, launch: _Launch, metric: str, text: str, unit: str) -> None:
@@ -318,11 +319,11 @@ class _Launches(Struct):
 
     def finished(self) -> tuple[Profiled, ...]:
         launches = []
-        for order, launch in enumerate(self.by_key.values()):
+        for launch in self.by_key.values():
             renamed = OVER_ELAPSED if launch.run in self.over_elapsed else {}
             metrics = {renamed.get(name, name): value for name, value in launch.metrics.items()}
-            measured = (metrics, launch.texts, launch.nvtx, tuple(launch.advice))
-            launches.append(profiled(self.file, order, launch.who, *measured))
+            measured = replace(launch.known, metrics=metrics, texts=launch.texts, advice=tuple(launch.advice))
+            launches.append(completed(measured))
         return tuple(launches)
 
     def notes(self) -> Iterator[Note]:
@@ -379,7 +380,7 @@ class _Long:
         unit, section = _cell(cells, self._columns, "Metric Unit"), _cell(cells, self._columns, "Section Name")
         name: str | None = label
         if "__" not in label and section != "Command line profiler metrics":
-            name = metric_of(section, label, _base(unit), launch.who.capability)
+            name = metric_of(section, label, _base(unit), launch.known.compute_capability)
         if name is None:
             launches.unknown_labels[label] += 1
             return
@@ -453,9 +454,13 @@ def _base(unit: str) -> str:
         return unit
 
 
-def _identity(cells: list[str], columns: Columns, text_bytes: int) -> LaunchIdentity:
+def _identity(file: str, order: int, cells: list[str], columns: Columns, text_bytes: int) -> Profiled:
     capability = _CAPABILITY.fullmatch(_cell(cells, columns, "CC"))
-    return LaunchIdentity(
+    return Profiled(
+        order=order,
+        file=file,
+        metrics={},
+        nvtx=tuple(_open_ranges(cells, columns, text_bytes)),
         name=_cell(cells, columns, "Kernel Name")[:text_bytes],
         grid=_size(_cell(cells, columns, "Grid Size")),
         block=_size(_cell(cells, columns, "Block Size")),
@@ -463,7 +468,7 @@ def _identity(cells: list[str], columns: Columns, text_bytes: int) -> LaunchIden
         stream=_whole(_cell(cells, columns, "Stream")),
         device=_whole(_cell(cells, columns, "Device")),
         process=_whole(_cell(cells, columns, "Process ID")),
-        capability=(int(capability[1]), int(capability[2])) if capability else None,
+        compute_capability=(int(capability[1]), int(capability[2])) if capability else None,
     )
 
 

@@ -12,11 +12,12 @@ from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpuledger.catalog.ncu_metrics import is_used
 from gpuledger.errors import GpuledgerError, UnreadableProfile
 from gpuledger.read.request import counted
-from gpuledger.trace.measured import Advice, Dim3, Profiled
+from gpuledger.trace.measured import Dim3, Profiled
 from gpuledger.trace.model import Note
 
 _LINK_FIRST: Final = re.compile(r"@url:([^:@]*):[^@]*@")
@@ -33,53 +34,25 @@ class NcuLaunches(Struct, frozen=True):
     tool_version: str | None = None
 
 
-class LaunchIdentity(Struct, frozen=True):
-    """What a report says of a launch besides its metrics. None: it does not say."""
-
-    name: str
-    grid: Dim3 | None = None
-    block: Dim3 | None = None
-    context: int | None = None
-    stream: int | None = None
-    device: int | None = None
-    process: int | None = None
-    capability: tuple[int, int] | None = None
-
-
 def is_wanted(metric: str, every_metric: bool) -> bool:
     """Whether a metric is read: those that an analysis may look at, or all that mean one number."""
     return (every_metric or is_used(metric)) and not _OF_NO_USE.search(metric)
 
 
-def profiled(
-    file: str,
-    order: int,
-    who: LaunchIdentity,
-    metrics: Mapping[str, float],
-    texts: Mapping[str, str],
-    nvtx: tuple[str, ...],
-    advice: tuple[Advice, ...],
-) -> Profiled:
-    """A launch; what `who` does not say is taken from its metrics where they do."""
+def completed(launch: Profiled) -> Profiled:
+    """The same launch; what the report does not say besides its metrics is taken from those where they do."""
+    metrics = launch.metrics
     major, minor = (_whole(metrics, f"device__attribute_compute_capability_{part}") for part in ("major", "minor"))
-    capability = None if major is None or minor is None else (major, minor)
-    return Profiled(
-        order=order,
-        name=who.name,
-        grid=who.grid or _size(metrics, "grid"),
-        block=who.block or _size(metrics, "block"),
-        metrics=metrics,
-        texts=texts,
-        context=_first(who.context, _whole(metrics, "launch__context_id")),
-        stream=_first(who.stream, _whole(metrics, "launch__stream_id")),
+    return replace(
+        launch,
+        grid=launch.grid or _size(metrics, "grid"),
+        block=launch.block or _size(metrics, "block"),
+        context=_first(launch.context, _whole(metrics, "launch__context_id")),
+        stream=_first(launch.stream, _whole(metrics, "launch__stream_id")),
         device=_first(
-            who.device, _whole(metrics, "launch__device_id"), _whole(metrics, "device__attribute_device_index")
+            launch.device, _whole(metrics, "launch__device_id"), _whole(metrics, "device__attribute_device_index")
         ),
-        process=who.process,
-        compute_capability=who.capability or capability,
-        nvtx=nvtx,
-        advice=advice,
-        file=file,
+        compute_capability=launch.compute_capability or (None if major is None or minor is None else (major, minor)),
     )
 
 

@@ -27,12 +27,11 @@ from gpuledger.limits import Limits
 from gpuledger.messages import say
 from gpuledger.read.ncu.csv import LARGEST
 from gpuledger.read.ncu.launch import (
-    LaunchIdentity,
     NcuLaunches,
     UnknownUnit,
+    completed,
     is_wanted,
     plain,
-    profiled,
     scale,
     scaled,
     unit_notes,
@@ -365,9 +364,19 @@ def _launches(source: Source, container: ReportContainer, handed: ChildReply) ->
         process = container.processes[launch.index] if in_order else next(iter(only)) if len(only) == 1 else None
         metrics = {handed.names[number]: value for number, value in launch.metrics.items()}
         texts = {handed.names[number]: value for number, value in launch.texts.items()}
-        who = LaunchIdentity(launch.name, process=process)
-        measured = (metrics, texts, tuple(launch.nvtx), tuple(launch.advice))
-        launches.append(profiled(source.name, launch.index, who, *measured))
+        known = Profiled(
+            launch.index,
+            launch.name,
+            None,
+            None,
+            metrics,
+            texts,
+            process=process,
+            nvtx=tuple(launch.nvtx),
+            advice=tuple(launch.advice),
+            file=source.name,
+        )
+        launches.append(completed(known))
     if not launches:
         raise UnreadableProfile(
             f"{source.name}: no launch of the {count_text(container.launches)} that it announces can be read",

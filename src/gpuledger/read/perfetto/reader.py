@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
 from gpuledger.messages import say
-from gpuledger.read.assembled import Columns, RawTables, copy_columns, looked_up
+from gpuledger.read.assembled import Columns, RawTables, copy_columns, value_by_key
 from gpuledger.read.perfetto.packets import PerfettoPackets, PerfettoSlices, PerfettoTrack
 from gpuledger.read.protobuf import Damage
 from gpuledger.read.request import Format, Progress, WantedColumns, counted
@@ -245,7 +245,7 @@ class _PerfettoReading:
         keys, pid = getattr(slices, link)[is_call], self._threads(slices.track[is_call])[0]
         correlation = slices.arguments.numbers("correlation", "corr_id", count=len(slices))[is_call]
         wanted = getattr(work, link)  # 0 is no key, as calls without an arrow are not among them
-        return looked_up(wanted, keys, pid), looked_up(wanted, keys, correlation)
+        return value_by_key(wanted, keys, pid), value_by_key(wanted, keys, correlation)
 
     def _work(self, rows: PerfettoSlices, pid: Ints, launch: Ints) -> None:
         said, codes, count = rows.arguments, self._raw.codes, len(rows)

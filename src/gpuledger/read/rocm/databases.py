@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.read.assembled import Columns, RawTables, copy_columns, ints, looked_up, recorded
+from gpuledger.read.assembled import Columns, RawTables, copy_columns, ints, recorded, value_by_key
 from gpuledger.read.columns import NULL, StoredTables
 from gpuledger.read.request import WantedColumns, counted
 from gpuledger.read.rocm.words import (
@@ -101,7 +101,7 @@ class _Database:
 
 
 def _by_dict(wanted: Ints, values: Mapping[int, int], missing: int = NOT_RECORDED) -> Ints:
-    return looked_up(wanted, ints(values.keys()), ints(values.values()), missing)
+    return value_by_key(wanted, ints(values.keys()), ints(values.values()), missing)
 
 
 def _triple(columns: Mapping[str, Ints], *names: str) -> NDArray[np.int64]:
@@ -210,7 +210,7 @@ class _RocpdSet:
 
     def _common(self, columns: Mapping[str, Ints]) -> Columns:
         """Times, process, stream and the call's number."""
-        stack = looked_up(columns["event_id"], self._events["id"], recorded(self._events["stack_id"]))
+        stack = value_by_key(columns["event_id"], self._events["id"], recorded(self._events["stack_id"]))
         return {
             "start_ns": columns["start"],
             "end_ns": columns["end"],
@@ -236,8 +236,8 @@ class _RocpdSet:
         names = self._raw.codes.column(text or other for text, other in zip(shown, mangled, strict=True))
         registers = np.maximum(symbols["arch_vgpr_count"], 0) + np.maximum(symbols["accum_vgpr_count"], 0)
         kernel, ids = table["kernel_id"], symbols["id"]
-        registers_of = looked_up(kernel, ids, registers)
-        fixed = looked_up(kernel, ids, recorded(symbols["group_segment_size"]))
+        registers_of = value_by_key(kernel, ids, registers)
+        fixed = value_by_key(kernel, ids, recorded(symbols["group_segment_size"]))
         shared = recorded(table["group_segment_size"])
         self._raw.add(
             Table.KERNELS,
@@ -246,8 +246,8 @@ class _RocpdSet:
             | {
                 "device": self._devices(table["agent_id"]),
                 "stream": streams(table["stream_id"], table["queue_id"]),
-                "name": looked_up(kernel, ids, names),
-                "mangled_name": looked_up(kernel, ids, self._raw.codes.column(mangled)),
+                "name": value_by_key(kernel, ids, names),
+                "mangled_name": value_by_key(kernel, ids, self._raw.codes.column(mangled)),
             },
         )
 
@@ -277,7 +277,7 @@ class _RocpdSet:
         table = self.database.columns("rocpd_region", *_WHERE, "name_id")
         if not len(table["start"]):
             return
-        category = looked_up(table["event_id"], self._events["id"], self._events["category_id"])
+        category = value_by_key(table["event_id"], self._events["id"], self._events["category_id"])
         domains, domain = self._named(category)
         texts, name = self._named(table["name_id"])
         pairs, pair = np.unique(np.stack([domain, name]), axis=1, return_inverse=True)
@@ -306,7 +306,7 @@ class _RocpdSet:
             said if isinstance(said := _json(text).get("message"), str) and said else None for text in texts
         )
         of_event = np.append(codes, NOT_RECORDED)[numbers]
-        return looked_up(events, self._events["id"], of_event)
+        return value_by_key(events, self._events["id"], of_event)
 
     def _allocations(self) -> None:
         table = self.database.columns("rocpd_memory_allocate", "start", "pid", "agent_id", "address", "size")
@@ -342,13 +342,13 @@ class _RocpdSet:
             key = (event, names.get(counter, f"counter {counter}"))
             sums[key] = sums.get(key, 0.0) + float(value or 0)
         events = ints(event for event, _ in sums)
-        ends = looked_up(events, kernels["event_id"], kernels["end"], NULL)
+        ends = value_by_key(events, kernels["event_id"], kernels["end"], NULL)
         self._raw.add(
             Table.METRICS,
             {
                 "start_ns": ends,
                 "end_ns": ends,
-                "device": self._devices(looked_up(events, kernels["event_id"], kernels["agent_id"])),
+                "device": self._devices(value_by_key(events, kernels["event_id"], kernels["agent_id"])),
                 "name": self._raw.codes.column(name for _, name in sums),
                 "value": np.array([round(value) if abs(value) < 2**62 else -1 for value in sums.values()], np.int64),
             },
@@ -361,14 +361,14 @@ def _read_rpd(export: StoredTables, name: str, wanted: WantedColumns, limits: Li
     api = database.columns("rocpd_api", "id", "pid", "tid", "start", "end", "apiName_id", "args_id")
     ops = database.columns("rocpd_op", "id", "gpuId", "queueId", "start", "end", "description_id", "opType_id")
     pairs = database.columns("rocpd_api_ops", "api_id", "op_id")
-    call = looked_up(ops["id"], pairs["op_id"], recorded(pairs["api_id"]))
+    call = value_by_key(ops["id"], pairs["op_id"], recorded(pairs["api_id"]))
     common = {
         "start_ns": ops["start"],
         "end_ns": ops["end"],
         "device": recorded(ops["gpuId"]),
         "stream": recorded(ops["queueId"]),
         "correlation": call,
-        "pid": looked_up(call, api["id"], recorded(api["pid"])),
+        "pid": value_by_key(call, api["id"], recorded(api["pid"])),
     }
     kinds, kind = np.unique(ops["opType_id"], return_inverse=True)
     types = [strings.get(number, "") for number in kinds.tolist()]
@@ -413,7 +413,7 @@ def _rpd_kernels(
 ) -> None:
     columns = {key: values[chosen] for key, values in common.items()}
     call, keys = columns["correlation"], launches["api_ptr_id"]
-    sizes = {key: looked_up(call, keys, recorded(launches[key])) for key in launches}
+    sizes = {key: value_by_key(call, keys, recorded(launches[key])) for key in launches}
     workgroup = _triple(sizes, *_RPD_WORKGROUP)
     distinct, numbers = np.unique(ops["description_id"][chosen], return_inverse=True)
     names = raw.codes.column(strings.get(number, "") or f"kernel {number}" for number in distinct.tolist())
@@ -434,7 +434,7 @@ def _rpd_copies(
 ) -> None:
     columns = {key: values[chosen] for key, values in common.items()}
     copies = database.columns("rocpd_copyapi", "api_ptr_id", "size")
-    amounts = looked_up(columns["correlation"], copies["api_ptr_id"], recorded(copies["size"]))
+    amounts = value_by_key(columns["correlation"], copies["api_ptr_id"], recorded(copies["size"]))
     raw.add(Table.COPIES, columns | copy_columns(raw, kind[chosen], types) | {"bytes": amounts})
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from gpuledger.analyse.align.alignment import Alignment
 from gpuledger.analyse.align.checks import AlignCheck, CheckName, Figure
@@ -138,6 +137,13 @@ class AlignAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.align/1"):
 
     def blocks(self) -> Iterator[doc.Block]:
         yield doc.Conclusion(self.sentences[0])
+        yield doc.Tiles(
+            (
+                doc.Tile(say("Verdict"), self.verdict.label),
+                doc.Tile(say("Mock, GPU time per forward"), time_text(self.mock.gpu_ns)),
+                doc.Tile(say("Model"), time_text(self.e2e.gpu_ns)),
+            )
+        )
         yield doc.Remarks(self.sentences[1:])
         yield doc.SheetBlock(self.sheet("checks"), doc.SheetTitle.NAMED, tells_hidden=True)
         for check in self.checks:
@@ -149,15 +155,6 @@ class AlignAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.align/1"):
             yield doc.Paragraph(say("{count} more kernels are in CSV and JSON.", count=count_text(left_out)))
         if self.notes:
             yield doc.Points(say("Notes"), tuple(map(_sentence, self.notes)), is_section=True)
-
-    def page(self) -> doc.Page:
-        """With the verdict and both times at a glance."""
-        tiles = (
-            doc.Tile(say("Verdict"), self.verdict.label),
-            doc.Tile(say("Mock, GPU time per forward"), time_text(self.mock.gpu_ns)),
-            doc.Tile(say("Model"), time_text(self.e2e.gpu_ns)),
-        )
-        return replace(super().page(), tiles=tiles)
 
     def junit(self) -> str:
         """JUnit XML: one case per check. Only FAIL is a failure; what is not measured says so."""

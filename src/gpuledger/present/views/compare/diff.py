@@ -27,7 +27,7 @@ from gpuledger.analyse.diff.compare import (
 )
 from gpuledger.analyse.diff.gate import GateOutcome
 from gpuledger.analyse.diff.noise import Controls
-from gpuledger.analyse.diff.pairs import Overlap, PairLevel, RangePair
+from gpuledger.analyse.diff.pairs import Overlap, PairLevel
 from gpuledger.analyse.diff.run_side import KERNEL_TIME, STEP, RunKernel, RunSide, range_shares
 from gpuledger.analyse.phases.phase_costs import IDLE, OTHER_WORK
 from gpuledger.analyse.utilization.kernel_use import UseFigure
@@ -270,6 +270,9 @@ class DiffAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.diff/1"):
         yield doc.Conclusion(self.sentences[0])
         if rest := self.sentences[1:]:
             yield doc.Remarks(rest)
+        before, after = self.before.median_ns, self.after.median_ns
+        tiles = (doc.Tile(say("Before"), time_text(before)), doc.Tile(say("After"), time_text(after)))
+        yield doc.Tiles((*tiles, doc.Tile(say("Change"), signed_time(self.delta_ns), change_text(self.delta_share))))
         sides = (say("before: {side}", side=self.compared[0]), say("after: {side}", side=self.compared[1]))
         yield doc.Points(say("Compared"), sides, is_section=True)
         if self.gates:
@@ -282,19 +285,13 @@ class DiffAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.diff/1"):
         if self.notes:
             yield doc.Points(say("Notes"), self.notes, is_section=True)
 
-    def page(self) -> doc.Page:
-        """With both steps and the change at a glance."""
-        tiles = (
-            doc.Tile(say("Before"), time_text(self.before.median_ns)),
-            doc.Tile(say("After"), time_text(self.after.median_ns)),
-            doc.Tile(say("Change"), signed_time(self.delta_ns), change_text(self.delta_share)),
-        )
-        title = say("{before} against {after}", before=self.before.name, after=self.after.name)
-        return replace(super().page(), tiles=tiles, title=title)
-
     def _waterfall(self) -> doc.Chart:
         """From the step before to the step after."""
-        changes = [Change(row.part.label, row.ns, signed_time(row.ns), _tone(row)) for row in self.parts]
+        changes = []
+        for row in self.parts:
+            tone = "compute-gemm" if row.ns < 0 else "compute-moe"
+            tone = line_tone(row.part) if isinstance(row.part, Line) else tone
+            changes.append(Change(row.part.label, row.ns, signed_time(row.ns), tone))
         before, after = self.before.median_ns, self.after.median_ns
         said = say(
             "{before} before, {after} after: {parts}",
@@ -350,13 +347,6 @@ def mark() -> doc.Drawn:
 def range_text(row: RangeChangeRow) -> str:
     """Both names, where it was renamed."""
     return row.range if row.renamed_from is None else f"{row.renamed_from} -> {row.range}"
-
-
-def _tone(row: PartRow) -> str:
-    """That of the ledger where it is one of its lines, else one for less and one for more."""
-    if isinstance(row.part, Line):
-        return line_tone(row.part)
-    return "compute-gemm" if row.ns < 0 else "compute-moe"
 
 
 def diff_answer(found: Diff, gates: Sequence[GateOutcome] = ()) -> DiffAnswer:
@@ -456,7 +446,7 @@ def _part(found: Diff, part: StepPart | Line, ns: int) -> PartRow:
 
 
 def _kernel(change: TimeChange) -> KernelChangeRow:
-    before_ns, after_ns = map(round, change.ns)
+    before_ns, after_ns = _rounded(change.ns)
     return KernelChangeRow(
         kernel=change.pair.first.name,
         delta_ns=after_ns - before_ns,
@@ -480,7 +470,7 @@ def _largest_first(row: Any) -> int:
     return -abs(int(row.delta_ns))
 
 
-def _called(function: str, calls: tuple[float, float], ns: tuple[float, float]) -> dict[str, Any]:
+def _called(function: str, calls: _Pair, ns: _Pair) -> dict[str, Any]:
     each = [round(time / count) if count else None for time, count in zip(ns, calls, strict=True)]
     return {
         "function": function,
@@ -505,13 +495,16 @@ def _launches(before: RunSide, after: RunSide) -> tuple[LaunchChangeRow, ...]:
     split = launch_split(before, after)
     if before.launches is None or after.launches is None or split is None:
         return ()
-    calls = before.launches.calls / before.steps, after.launches.calls / after.steps
-    ns = before.launches.time_ns / before.steps, after.launches.time_ns / after.steps
+    both = before.launches, after.launches
+    calls = _per_step(before, after, both, lambda launches: launches.calls)
+    ns = _per_step(before, after, both, lambda launches: launches.time_ns)
     number, cost = map(round, split)
     return (LaunchChangeRow(**_called(say("launch calls"), calls, ns), by_number_ns=number, by_cost_ns=cost),)
 
 
 _T = TypeVar("_T")
+_Pair = tuple[float, float]
+"""Before and after."""
 
 
 def _paired(before: Iterable[_T], after: Iterable[_T], name: Callable[[_T], str]) -> Iterator[tuple[_T | None, ...]]:
@@ -520,9 +513,7 @@ def _paired(before: Iterable[_T], after: Iterable[_T], name: Callable[[_T], str]
     return ((old.get(key), new.get(key)) for key in old | new)
 
 
-def _amounts(
-    both: Sequence[_T | None], of: Callable[[_T], int], before: RunSide, after: RunSide
-) -> tuple[float, float]:
+def _per_step(before: RunSide, after: RunSide, both: Sequence[_T | None], of: Callable[[_T], int]) -> _Pair:
     """Per step, nothing where a side has none of the kind."""
     one, other = both
     return (0.0 if one is None else of(one) / before.steps), (0.0 if other is None else of(other) / after.steps)
@@ -530,25 +521,27 @@ def _amounts(
 
 def _calls(before: RunSide, after: RunSide) -> Iterator[CallChangeRow]:
     for both in _paired(before.calls or (), after.calls or (), lambda call: call.name):
-        calls = _amounts(both, lambda call: call.calls, before, after)
-        ns = _amounts(both, lambda call: call.time_ns, before, after)
+        calls = _per_step(before, after, both, lambda call: call.calls)
+        ns = _per_step(before, after, both, lambda call: call.time_ns)
         yield CallChangeRow(**_called(next(filter(None, both)).name, calls, ns))
 
 
 def _ranges(found: Diff) -> Iterator[RangeChangeRow]:
-    before, after = found.before, found.after
-    whole_before, whole_after = range_shares(before), range_shares(after)
+    per_step = partial(_per_step, found.before, found.after)
+    whole_before, whole_after = range_shares(found.before), range_shares(found.after)
     for pair in found.ranges:
         both = pair.before, pair.after
-        host = _amounts(both, lambda one: one.host_ns, before, after)
-        gpu_known, wait_known = (
-            all(one is None or getattr(one, name) is not None for one in both) for name in ("gpu_ns", "wait_ns")
-        )
-        gpu = _amounts(both, lambda one: one.gpu_ns or 0, before, after) if gpu_known else None
-        wait = _amounts(both, lambda one: one.wait_ns or 0, before, after) if wait_known else None
-        instances = _amounts(both, lambda one: one.instances, before, after)
         names = [one.name for one in both if one is not None]
-        share = _change_share(*host)
+        host, instances = per_step(both, lambda one: one.host_ns), per_step(both, lambda one: one.instances)
+        gpu: tuple[int | None, int | None] = (None, None)
+        wait: tuple[int | None, int | None] = (None, None)
+        if all(one is None or one.gpu_ns is not None for one in both):
+            gpu = _rounded(per_step(both, lambda one: one.gpu_ns or 0))
+        if all(one is None or one.wait_ns is not None for one in both):
+            wait = _rounded(per_step(both, lambda one: one.wait_ns or 0))
+        share, corrected = _change_share(*host), None
+        if share is not None and isinstance(found.controls, Controls) and found.controls.corrects(pair):
+            corrected = (1 + share) / found.controls.ratio - 1  # had the host been as fast as before
         yield RangeChangeRow(
             range=names[-1],
             renamed_from=names[0] if names[0] != names[-1] else None,
@@ -556,14 +549,14 @@ def _ranges(found: Diff) -> Iterator[RangeChangeRow]:
             host_after_ns=round(host[1]),
             delta_ns=round(host[1] - host[0]),
             delta_share=share,
-            corrected_share=_corrected(found, pair, share),
+            corrected_share=corrected,
             share_before=None if pair.before is None else whole_before.share(pair.before),
             share_after=None if pair.after is None else whole_after.share(pair.after),
             match=PairLevel(pair.level),
-            gpu_before_ns=None if gpu is None else round(gpu[0]),
-            gpu_after_ns=None if gpu is None else round(gpu[1]),
-            wait_before_ns=None if wait is None else round(wait[0]),
-            wait_after_ns=None if wait is None else round(wait[1]),
+            gpu_before_ns=gpu[0],
+            gpu_after_ns=gpu[1],
+            wait_before_ns=wait[0],
+            wait_after_ns=wait[1],
             instances_before=instances[0],
             instances_after=instances[1],
             inside=() if pair.after is None else pair.after.inside,
@@ -571,40 +564,26 @@ def _ranges(found: Diff) -> Iterator[RangeChangeRow]:
         )
 
 
-def _corrected(found: Diff, pair: RangePair, share: float | None) -> float | None:
-    """How host time changed if the host had been as fast as before."""
-    if share is None or not isinstance(found.controls, Controls) or not found.controls.corrects(pair):
-        return None
-    return (1 + share) / found.controls.ratio - 1
+def _rounded(pair: _Pair) -> tuple[int, int]:
+    return round(pair[0]), round(pair[1])
 
 
 def _memory(before: RunSide, after: RunSide) -> Iterator[MemoryChangeRow]:
     """Copies by kind, allocating calls, and the most memory in use."""
+    per_step = partial(_per_step, before, after)
     for copies in _paired(before.copies, after.copies, lambda copied: copied.kind):
-        known = all(copied is None or copied.bytes is not None for copied in copies)
-        count = _amounts(copies, lambda copied: copied.count, before, after)
-        size = _amounts(copies, lambda copied: copied.bytes or 0, before, after)
-        time = _amounts(copies, lambda copied: copied.time_ns, before, after)
-        yield MemoryChangeRow(
-            what=next(filter(None, copies)).kind,
-            count_before=count[0],
-            count_after=count[1],
-            bytes_before=round(size[0]) if known else None,
-            bytes_after=round(size[1]) if known else None,
-            before_ns=round(time[0]),
-            after_ns=round(time[1]),
-        )
+        is_known = all(copied is None or copied.bytes is not None for copied in copies)
+        size: tuple[int | None, int | None] = (None, None)
+        if is_known:
+            size = _rounded(per_step(copies, lambda copied: copied.bytes or 0))
+        count = per_step(copies, lambda copied: copied.count)
+        time = _rounded(per_step(copies, lambda copied: copied.time_ns))
+        yield MemoryChangeRow(next(filter(None, copies)).kind, *count, *size, *time)
     old, new = ([call for call in side.calls or () if call.kind == "alloc"] for side in (before, after))
     for calls in _paired(old, new, lambda call: call.name):
-        count = _amounts(calls, lambda call: call.calls, before, after)
-        time = _amounts(calls, lambda call: call.time_ns, before, after)
-        yield MemoryChangeRow(
-            what=next(filter(None, calls)).name,
-            count_before=count[0],
-            count_after=count[1],
-            before_ns=round(time[0]),
-            after_ns=round(time[1]),
-        )
+        time = _rounded(per_step(calls, lambda call: call.time_ns))
+        count = per_step(calls, lambda call: call.calls)
+        yield MemoryChangeRow(next(filter(None, calls)).name, *count, before_ns=time[0], after_ns=time[1])
     if before.peak_bytes is not None or after.peak_bytes is not None:
         yield MemoryChangeRow(say("peak in use"), None, None, before.peak_bytes, after.peak_bytes)
 

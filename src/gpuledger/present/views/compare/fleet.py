@@ -6,8 +6,7 @@ keep their worst rows. CSV and JSON have all of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Annotated, Final
 
@@ -41,27 +40,22 @@ from gpuledger.analyse.ranks.rank_times import (
 )
 from gpuledger.catalog.range_names import PHASES
 from gpuledger.findings.finding import Evidence, Finding
-from gpuledger.findings.ranks import fix_name, job_findings
+from gpuledger.findings.ranks.fix_texts import fix_name
+from gpuledger.findings.ranks.job_findings import job_findings
 from gpuledger.jobs.run import Failed, Fleet, profiles_text
 from gpuledger.messages import capitalised, joined, say, uncapitalised
 from gpuledger.present import document as doc
-from gpuledger.present.charts.over_time import HeatRow, heat_map
 from gpuledger.present.finding_words import saving_range_words, shown_finding
+from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.safe_text import visible
-from gpuledger.present.sheet import Cell, Column, Sheet
-from gpuledger.present.terms import notes_block
+from gpuledger.present.sheet import Column, Sheet
 from gpuledger.present.views.answer import HealthRow, VerbAnswer, health_rows
 from gpuledger.present.views.report_answer import FindingReport, finding_report
 from gpuledger.rows import Label, Row, Unit
-from gpuledger.trace.model import Note, NotMeasured, Severity
+from gpuledger.trace.model import NotMeasured
 from gpuledger.units import count_text, time_text
 
 LATE: Final = say("Who is late, and when")
-
-_NONE: Final = doc.Paragraph(say("None."), "note")
-_MOST_CHART_ROWS: Final = 64
-_MOST_CHART_COLUMNS: Final = 240
-"""Ranks and steps of a page's map."""
 
 _MOST_NOTES: Final = 12
 _MOST_SHOWN: Final = 20
@@ -148,17 +142,24 @@ class FleetAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.fleet/1"
     def blocks(self) -> Iterator[doc.Block]:
         yield doc.Opening(self.job, visible(self._about()))
         yield doc.Conclusion(self.sentences[0])
+        yield self._tiles()
         findings = [_finding(finding) for finding in self.findings]
         if findings:
-            yield doc.Findings(tuple(doc.ShownFinding(finding, saving_range_words(finding)) for finding in findings))
+            ranged = tuple(doc.ShownFinding(finding, saving_range_words(finding)) for finding in findings)
+            yield doc.Only(doc.Medium.WRITTEN, (doc.Findings(ranged),))
+            yield doc.Only(doc.Medium.PAGE, (doc.Findings(tuple(map(shown_finding, findings))),))
         if self.late is not None:
             late_ns = np.array(self.late.late_ns, np.int64)
             yield doc.Shades(LATE, _LATE_AT[self.late.seen_at], self.late.ranks, self.late.steps, late_ns)
+        else:
+            yield doc.Only(doc.Medium.PAGE, (doc.Heading(LATE), self._not_drawn()))
         for table in self.tables():
             if getattr(self, table):
                 yield doc.SheetBlock(self.sheet(table), doc.SheetTitle.NAMED, tells_hidden=True)
         if rest := self.sentences[1:]:
-            yield doc.Remarks(rest)
+            yield doc.Only(doc.Medium.WRITTEN, (doc.Remarks(rest),))
+        health = doc.Section("health", say("Health and provenance"), tuple(self._health_blocks()), say("Health"))
+        yield doc.Only(doc.Medium.PAGE, (health,))
 
     def document(self) -> doc.Document:
         whole = super().document()
@@ -167,32 +168,6 @@ class FleetAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.fleet/1"
             whole,
             sheets=lambda: (*whole.sheets(), *late),
             remarks=tuple(f"{failed.profile}: {failed.sentence}" for failed in self.failed),
-        )
-
-    def page(self) -> doc.Page:
-        """The verdict, what to do, who is late as a map, and the tables."""
-        findings = doc.Findings(tuple(shown_finding(_finding(finding)) for finding in self.findings))
-        titles = {table: title for table, title in self.tables().items() if self.phases or table != "phases"}
-        sheets = {table: self.sheet(table) for table in titles}
-        return doc.Page(
-            self.job,
-            self.sentences[0],
-            headline=self._about(),
-            tiles=self._tiles(),
-            sections=(
-                *([doc.Section("findings", say("What to do"), (findings,))] if self.findings else []),
-                doc.Section("late", LATE, self._late_blocks()),
-                *(
-                    doc.Section(
-                        f"section-{table}",
-                        sheet.title,
-                        (doc.SheetBlock(sheet, anchor=table, is_quiet=True),) if sheet.rows else (_NONE,),
-                        titles[table],
-                    )
-                    for table, sheet in sheets.items()
-                ),
-                doc.Section("health", say("Health and provenance"), tuple(self._health_blocks()), say("Health")),
-            ),
         )
 
     def _about(self) -> str:
@@ -209,7 +184,7 @@ class FleetAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.fleet/1"
             parts.append(say("{steps} of {time} on the slowest rank", steps=steps, time=time_text(self.step_ns)))
         return joined(" · ", parts)
 
-    def _tiles(self) -> tuple[doc.Tile, ...]:
+    def _tiles(self) -> doc.Tiles:
         world = "" if self.world_size is None else say("of {count}", count=count_text(self.world_size))
         failed = say("{count} failed", count=count_text(len(self.failed)))
         tiles = [
@@ -220,38 +195,16 @@ class FleetAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.fleet/1"
             top = self.findings[0]
             saving_ns = top.saving_ns if top.saving_ns_per_step is None else top.saving_ns_per_step
             tiles.append(doc.Tile(say("Fix first"), time_text(saving_ns), joined(" · ", (say("per step"), top.code))))
-        return tuple(tiles)
+        return doc.Tiles(tuple(tiles))
 
-    def _late_blocks(self) -> tuple[doc.Block, ...]:
-        """Ranks by steps; of very many, neighbours share a cell, where the latest shows."""
-        if self.late is None:
-            missing = say("Not measured: neither collectives nor steps were matched across ranks.")
-            if any(entry.matched for entry in self.collectives):
-                missing = say(
-                    "Not drawn: no steps were found to draw it by; the tables below have the collectives that were "
-                    "matched."
-                )
-            return (doc.Paragraph(missing, "unknown"),)
-        ranks, steps, late_ns = self.late.ranks, self.late.steps, np.array(self.late.late_ns, np.int64)
-        largest = max(int(late_ns.max()), 1)
-        said = say(
-            "One row per rank, one column per step: {what}; full color is {most}.",
-            what=_LATE_AT[self.late.seen_at],
-            most=time_text(largest),
-        )
-        columns = np.array_split(np.arange(len(steps)), min(len(steps), _MOST_CHART_COLUMNS))
-        rows = []
-        for members in np.array_split(np.arange(len(ranks)), min(len(ranks), _MOST_CHART_ROWS)):
-            latest = np.array([int(late_ns[np.ix_(members, column)].max()) for column in columns], np.int64)
-            first, last = ranks[int(members[0])], ranks[int(members[-1])]
-            name = first if len(members) == 1 else f"{first} - {last}"
-            rows.append(HeatRow(name, latest, time_text(int(latest.max()))))
-        worst = sorted(rows, key=lambda row: -int(row.values.max()))[:4]
-        described = joined(say("; "), [say("{rank}: up to {time}", rank=row.name, time=row.said) for row in worst])
-        ends = (say("step {step}", step=steps[0]), say("step {step}", step=steps[-1]))
-        scale = say("of {time}", time=time_text(largest))
-        draw = partial(heat_map, LATE, described, rows, largest, ends, scale)
-        return doc.Paragraph(said, "lead"), doc.Chart(draw, name="rank-map")
+    def _not_drawn(self) -> doc.Paragraph:
+        """Why there is no map of who is late."""
+        missing = say("Not measured: neither collectives nor steps were matched across ranks.")
+        if any(entry.matched for entry in self.collectives):
+            missing = say(
+                "Not drawn: no steps were found to draw it by; the tables below have the collectives that were matched."
+            )
+        return doc.Paragraph(missing, "unknown")
 
     def _health_blocks(self) -> Iterator[doc.Block]:
         if self.failed:
@@ -260,7 +213,7 @@ class FleetAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.fleet/1"
                 tuple(f"{failed.profile}: {failed.sentence}" for failed in self.failed),
             )
         if self.health:
-            yield notes_block([Note(Severity(row.severity), row.code, row.sentence) for row in self.health])
+            yield doc.SheetBlock(row_sheet("health", say("Health"), HealthRow, self.health))
         yield doc.Reproduce()
 
 
@@ -268,8 +221,15 @@ def fleet_answer(name: str, fleet: Fleet) -> FleetAnswer:
     """The answer about a job's ranks."""
     job, fixed, late = fleet.job, fixing(fleet.job), lateness(fleet.job)
     findings, slowest_ns = job_findings(job, fixed), slowest_step_ns(job)
+    verdict = say("No rank holds up the others for long.")
+    if findings:
+        verdict = say("{claim}.", claim=capitalised(findings[0].claim))
+    elif len(job.ranks) < 2:
+        verdict = say("One rank cannot show waiting for others; give the profiles of all ranks.")
+    elif not any(part.counted for part in job.parts):
+        verdict = say("No collective was found on all its ranks: who waits for whom is unknown.")
     return FleetAnswer(
-        sentences=(_verdict(job, findings), *_closing(fleet, findings)),
+        sentences=(verdict, *_closing(fleet, findings)),
         job=name,
         profiles=fleet.profiles,
         analyzed=fleet.analysed,
@@ -288,17 +248,6 @@ def fleet_answer(name: str, fleet: Fleet) -> FleetAnswer:
         compute=compute_balance(job),
         steps=steps_across_ranks(job),
     )
-
-
-def _verdict(job: Job, findings: Sequence[Finding]) -> str:
-    """Who holds up the job."""
-    if findings:
-        return say("{claim}.", claim=capitalised(findings[0].claim))
-    if len(job.ranks) < 2:
-        return say("One rank cannot show waiting for others; give the profiles of all ranks.")
-    if not any(part.counted for part in job.parts):
-        return say("No collective was found on all its ranks: who waits for whom is unknown.")
-    return say("No rank holds up the others for long.")
 
 
 def rank_phases(ranks: Sequence[RankSummary]) -> tuple[RankPhase, ...]:
@@ -378,13 +327,17 @@ def _worst(sheet: Sheet) -> Sheet:
     """The sheet with its worst rows, in their order, and a title that says so."""
     if len(sheet.rows) <= _MOST_SHOWN:
         return sheet
-    kept: Iterable[int] = range(_MOST_SHOWN)
+    kept: Sequence[int] = range(_MOST_SHOWN)
     which = say("first")
     if sheet.name in _WORST_BY:
         columns = [column for key in _WORST_BY[sheet.name] for column in sheet.columns if column.key == key]
         by = [sheet.columns.index(column) for column in columns]
-        order = sorted(range(len(sheet.rows)), key=lambda row: [-_number(sheet.rows[row][column]) for column in by])
-        kept = sorted(order[:_MOST_SHOWN])
+
+        def amounts(row: int) -> list[float]:
+            cells = (sheet.rows[row][column] for column in by)
+            return [cell if isinstance(cell, int | float) else -1 for cell in cells]
+
+        kept = sorted(sorted(range(len(sheet.rows)), key=amounts, reverse=True)[:_MOST_SHOWN])
         which = say("worst by {column}", column=uncapitalised(columns[0].name))
     title = say(
         "{title}: the {shown} {which}, of {count}",
@@ -394,10 +347,6 @@ def _worst(sheet: Sheet) -> Sheet:
         count=count_text(len(sheet.rows)),
     )
     return replace(sheet, title=title, rows=tuple(sheet.rows[row] for row in kept))
-
-
-def _number(cell: Cell) -> float:
-    return cell if isinstance(cell, int | float) else -1
 
 
 def _closing(fleet: Fleet, findings: Sequence[Finding]) -> list[str]:

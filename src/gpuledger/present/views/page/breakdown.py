@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from gpuledger.analyse.idle.gap_summary import CauseRow, GapLengthRow, GapRow, GapSummary, TriggerRow
-from gpuledger.analyse.phases.phase_costs import PhaseLayerRow, PhaseRow
-from gpuledger.analyse.phases.step_summary import (
-    LevelRow,
-    PrefillRow,
-    UnusualStepRow,
-    UsualStepRow,
-    level_rows,
-    unusual_steps,
-    usual_step,
-)
+from gpuledger.analyse.idle.gap_summary import GapSummary
+from gpuledger.analyse.phases.step_summary import level_rows, unusual_steps, usual_step
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.ledger.books import Line
 from gpuledger.ledger.device import Device
@@ -32,13 +23,16 @@ from gpuledger.present.row_sheets import row_sheet
 from gpuledger.present.sheet import Cell, Column, Sheet, Unit
 from gpuledger.present.terms import TOTAL, line_term
 from gpuledger.present.views.critical import path_remarks, path_sentence
-from gpuledger.present.views.page.over_time import place_on_timeline
+from gpuledger.present.views.gaps import GapsAnswer
+from gpuledger.present.views.page.over_time import labelled_table, place_on_timeline
 from gpuledger.present.views.page.rooflines import operator_roofline_chart
+from gpuledger.present.views.ranges import RangesAnswer
 from gpuledger.present.views.report_parts import drawing_order, ledger_title
-from gpuledger.present.views.words import gaps_text, steady_title
+from gpuledger.present.views.steps import StepsAnswer, batch_tables, serving_sentences
+from gpuledger.present.views.whatif import WhatIfAnswer
+from gpuledger.present.views.words import gaps_text
 from gpuledger.present.views.work.light import light_chart, light_sheets, parts_sentence, step_sentence
-from gpuledger.replay.path_summary import OffPathRow, PathCallRow, PathOperationRow, PathSummary
-from gpuledger.rows import Row
+from gpuledger.replay.path_summary import PathSummary
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints, Span
 from gpuledger.units import count_text, share_text, time_text
@@ -64,8 +58,7 @@ _MEDIAN_STEP: Final = (
 def ledger_section(report: ReportAnswer) -> doc.Section:
     """Every line of the main GPU as a table; the bar of them stands on the first screen."""
     device = report.run.main_device
-    caption = say("Time breakdown, GPU {gpu}", gpu=device.gpu)
-    blocks: list[doc.Block] = [doc.SheetBlock(_ledger_sheet(device), caption=caption, anchor="ledger")]
+    blocks: list[doc.Block] = [doc.SheetBlock(_ledger_sheet(device), anchor="ledger")]
     blocks += [] if report.unclassified is None else [doc.Paragraph(report.unclassified, "note")]
     return doc.Section("books", ledger_title(device), tuple(blocks), say("Where the time went"))
 
@@ -104,7 +97,7 @@ def _ledger_sheet(device: Device) -> Sheet:
     order = drawing_order(steady) + [line for line in drawing_order(window) if line not in steady]
     return Sheet(
         "ledger",
-        "Ledger",
+        say("Time breakdown, GPU {gpu}", gpu=device.gpu),
         (line, share, in_window) if device.steps is None else (line, share, per_step, in_window, of_window),
         tuple(row(line_term(name), steady.get(name, 0), window.get(name, 0)) for name in order),
         foot=(row(TOTAL, device.steady_ns, whole_ns),),
@@ -113,9 +106,8 @@ def _ledger_sheet(device: Device) -> Sheet:
 
 def steps_section(report: ReportAnswer) -> doc.Section:
     """The strip, the median step, and the tables of `gpuledger steps` but the list of all steps."""
-    device = report.run.main_device
-    steps, levels = report.variation, level_rows(device)
-    repeats = [_rows("levels", say("What repeats"), LevelRow, levels, anchor="levels")] if levels else []
+    device, steps = report.run.main_device, report.variation
+    repeats = labelled_table(StepsAnswer, "levels", level_rows(device))
     if steps is None:
         missing = say("nothing repeats in this profile, so no steps were found; --step-range=REGEX defines them")
         if device.levels:
@@ -133,25 +125,25 @@ def steps_section(report: ReportAnswer) -> doc.Section:
             count=count_text(len(steps.steps)),
             each=neighbours,
         )
-    usual, unusual = usual_step(device, steps), unusual_steps(device, steps)
-    blocks: list[doc.Block] = [
+    nothing = doc.Paragraph(say("No step is unusual for its phase."), "note")
+    unusual = labelled_table(StepsAnswer, "unusual", unusual_steps(device, steps), anchor="outliers")
+    blocks: tuple[doc.Block, ...] = (
         doc.Paragraph(said, "lead"),
         _step_strip(device, steps),
-        _rows("usual", say("Steps, GPU {gpu}", gpu=device.gpu), UsualStepRow, (usual,), anchor="usual"),
-    ]
-    if report.phases:
-        blocks.append(_rows("phases", say("Prefill and decode"), PrefillRow, report.phases, anchor="step-phases"))
-    if report.serving is not None:
-        from gpuledger.present.views.steps import batch_tables, serving_sentences  # few pages have one
+        *labelled_table(StepsAnswer, "usual", (usual_step(device, steps),)),
+        *labelled_table(StepsAnswer, "phases", report.phases),
+        *_serving_blocks(report),
+        *(unusual or (nothing,)),
+        *repeats,
+    )
+    return doc.Section("steps", say("Steps"), blocks, result=_steps_said(steps))
 
-        blocks += [doc.Paragraph(sentence, "note") for sentence in serving_sentences(report.serving)]
-        blocks += [_rows(*table, anchor=table[0]) for table in batch_tables(report.serving)]
-    if unusual:
-        title = say("Unusual steps, the longest first")
-        blocks.append(_rows("unusual", title, UnusualStepRow, unusual, anchor="outliers"))
-    else:
-        blocks.append(doc.Paragraph(say("No step is unusual for its phase."), "note"))
-    return doc.Section("steps", say("Steps"), (*blocks, *repeats), result=_steps_said(steps))
+
+def _serving_blocks(report: ReportAnswer) -> list[doc.Block]:
+    if report.serving is None:
+        return []
+    tables = (doc.SheetBlock(row_sheet(*table)) for table in batch_tables(report.serving))
+    return [*(doc.Paragraph(sentence, "note") for sentence in serving_sentences(report.serving)), *tables]
 
 
 def layers_section(report: ReportAnswer) -> doc.Section | None:
@@ -159,19 +151,13 @@ def layers_section(report: ReportAnswer) -> doc.Section | None:
     costs = report.layer_phases
     if costs is None:
         return None
-    device = report.run.main_device
     most = max(costs.phases, key=lambda cost: cost.time_ns)
     share = share_text(most.time_ns / (costs.whole_ns - costs.idle_ns))
     result = say("{phase}: {share} of the GPU's work", phase=most.phase, share=share)
+    layers = () if isinstance(costs.layers, NotMeasured) else costs.layers
     blocks = (
-        _rows("phases", steady_title(device, say("Phases")), PhaseRow, costs.rows, anchor="phases"),
-        _rows(
-            "phase_layers",
-            say("Phases by layer, mean of the steady steps") if costs.steps else say("Phases by layer"),
-            PhaseLayerRow,
-            () if isinstance(costs.layers, NotMeasured) else costs.layers,
-            anchor="phase-layers",
-        ),
+        *labelled_table(RangesAnswer, "phases", costs.rows, report.run.main_device),
+        *labelled_table(RangesAnswer, "phase_layers", layers, report.run.main_device),
     )
     return doc.Section("layers", say("Phases of a layer"), blocks, say("Phases"), result)
 
@@ -248,13 +234,9 @@ def _steps_said(steps: Variation) -> Message:
 def _median_step(step: int, whole_ns: int, lines: Mapping[Line, int]) -> doc.SheetBlock:
     """The ledger of the first step that is as long as the median."""
     rows = tuple((line_term(line), lines[line], 100 * lines[line] / whole_ns) for line in drawing_order(lines))
-    sheet = Sheet("median_step", "The median step", _MEDIAN_STEP, rows, foot=((TOTAL, whole_ns, 100.0),))
-    caption = say("The median step, number {step}: {time}", step=step, time=time_text(whole_ns))
-    return doc.SheetBlock(sheet, caption=caption, anchor="median-step")
-
-
-def _rows(name: str, title: str, kind: type[Row], rows: Sequence[Row], **how: Any) -> doc.SheetBlock:
-    return doc.SheetBlock(row_sheet(name, title, kind, rows), caption=title, **how)
+    title = say("The median step, number {step}: {time}", step=step, time=time_text(whole_ns))
+    sheet = Sheet("median_step", title, _MEDIAN_STEP, rows, foot=((TOTAL, whole_ns, 100.0),))
+    return doc.SheetBlock(sheet, anchor="median-step")
 
 
 def gaps_section(report: ReportAnswer) -> doc.Section:
@@ -271,30 +253,17 @@ def gaps_section(report: ReportAnswer) -> doc.Section:
         share=share_text(summary.idle_ns / device.ledger.window_ns),
     )
     zero_ns = device.zero_ns
-    blocks = (
+    places = tuple(
+        place_on_timeline(report, Span(gap.start_ns + zero_ns, gap.end_ns + zero_ns)) for gap in summary.longest
+    )
+    blocks: tuple[doc.Block, ...] = (
         doc.Paragraph(said, "lead"),
         chart,
-        _rows("by_length", say("Gaps by length"), GapLengthRow, summary.by_length),
-        _rows("by_cause", say("Idle time by cause"), CauseRow, summary.by_cause, anchor="causes"),
-        _rows(
-            "by_trigger",
-            steady_title(device, say("Idle time by trigger")),
-            TriggerRow,
-            summary.by_trigger,
-            anchor="triggers",
-        ),
-        _rows(
-            "longest",
-            say("The {count} longest gaps", count=len(summary.longest)),
-            GapRow,
-            summary.longest,
-            anchor="longest-gaps",
-            without=("cause_ns", "tid"),  # `gpuledger gaps` has them
-            name_letters=24,
-            places=tuple(
-                place_on_timeline(report, Span(gap.start_ns + zero_ns, gap.end_ns + zero_ns)) for gap in summary.longest
-            ),
-        ),
+        *labelled_table(GapsAnswer, "by_length", summary.by_length),
+        *labelled_table(GapsAnswer, "by_cause", summary.by_cause),
+        *labelled_table(GapsAnswer, "by_trigger", summary.by_trigger, device),
+        # `gpuledger gaps` has the columns that are left out
+        *labelled_table(GapsAnswer, "longest", summary.longest, without=("cause_ns", "tid"), places=places),
     )
     return doc.Section("gaps", title, blocks, say("Idle time"), result)
 
@@ -307,9 +276,9 @@ def gaps_chart(summary: GapSummary) -> doc.Chart | None:
     for bucket in summary.by_length:
         both = (bucket.gaps / summary.gaps, bucket.time_ns / summary.idle_ns)
         columns.append(amounts.ChartColumn(bucket.length, both, (share_text(both[0]), share_text(both[1]))))
-    said = joined("; ", (joined(": ", (column.name, " / ".join(column.texts))) for column in columns))
     title = say("Gaps by length: share of their number and of their time")
-    return doc.Chart(partial(amounts.columns, title, said, _GAP_SERIES, columns), name="gap-chart")
+    draw = partial(amounts.columns, title, amounts.columns_said(columns), _GAP_SERIES, columns)
+    return doc.Chart(draw, name="gap-chart")
 
 
 def critical_section(report: ReportAnswer) -> doc.Section:
@@ -323,35 +292,13 @@ def critical_section(report: ReportAnswer) -> doc.Section:
             (doc.Paragraph(said), doc.ShellCommands((("gpuledger", "whatif", "PROFILE"),))),
             result=say("not worked out for this page"),
         )
-    tables = (
-        _rows(
-            "path_operations",
-            say("Kernels and copies with the most time on it"),
-            PathOperationRow,
-            summary.operations,
-            anchor="critical-operations",
-            without=("line",),
-        ),
-        _rows(
-            "path_calls",
-            say("Calls on it, with the host code before them"),
-            PathCallRow,
-            summary.calls,
-            anchor="critical-calls",
-        ),
-        _rows(
-            "off_path",
-            say("Not on it: kernels with the most GPU time"),
-            OffPathRow,
-            summary.off_path,
-            anchor="critical-beside",
-            without=("launches", "least_slack_ns"),
-        ),
-    )
+    least = ("launches", "least_slack_ns")
     blocks: tuple[doc.Block, ...] = (
         _path_chart(summary),
         *map(doc.Paragraph, path_remarks(summary)),
-        *(table for table in tables if table.sheet.rows),
+        *labelled_table(WhatIfAnswer, "path_operations", summary.operations, without=("line",)),
+        *labelled_table(WhatIfAnswer, "path_calls", summary.calls),
+        *labelled_table(WhatIfAnswer, "off_path", summary.off_path, anchor="critical-beside", without=least),
     )
     return doc.Section("critical", title, blocks, result=path_sentence(summary))
 

@@ -51,10 +51,12 @@ def kernels_section(report: ReportAnswer) -> Section:
     )
     families, books = _families(report.run), report.run.light
     light = books.by_kernel if books is not None and books.is_telling else {}
+    of_kernels = [families.get(kernel.name) or family(kernel.name) for kernel in kernels]
+    of_time = shares([kernel.times.total for kernel in kernels])
     rows = tuple(
         (
             kernel.name,
-            _family_term(families.get(kernel.name) or family(kernel.name)),
+            Term(of_kernel, of_kernel, tone=line_tone(family_line(of_kernel))),
             share,
             kernel.times.total,
             kernel.times.count,
@@ -62,13 +64,11 @@ def kernels_section(report: ReportAnswer) -> Section:
             light.get(kernel.name) if light else kernel.times.median,
             kernel.times.most,
         )
-        for kernel, share in zip(kernels, shares([kernel.times.total for kernel in kernels]), strict=True)
+        for kernel, of_kernel, share in zip(kernels, of_kernels, of_time, strict=True)
     )
     table = SheetBlock(
-        Sheet("cuda_gpu_kern_sum", "CUDA GPU Kernel Summary", _WITH_LIGHT if light else _KERNELS, rows),
-        caption=say("Kernels by name, most time first"),
+        Sheet("cuda_gpu_kern_sum", say("Kernels by name, most time first"), _WITH_LIGHT if light else _KERNELS, rows),
         anchor="kernel-table",
-        filters=len(kernels) > 4,
         families_in="family",
         rest=_other_kernels,
     )
@@ -79,10 +79,6 @@ def kernels_section(report: ReportAnswer) -> Section:
         name=cut_label(label(kernels[0].name)),
     )
     return Section("kernels", title, (Paragraph(said, "lead"), table), result=result)
-
-
-def _family_term(name: str) -> Term:
-    return Term(name, name, tone=line_tone(family_line(name)))
 
 
 def _other_kernels(rows: Sequence[Sequence[Cell]]) -> tuple[Cell, ...]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from msgspec.structs import replace
 
-from gpuledger.analyse.idle.launch_costs import CallRow, LaunchRangeRow, QueueRow
-from gpuledger.analyse.memory.figures import CopyRow, MemoryUseRow
 from gpuledger.analyse.ranges.range_tree import OUTSIDE, RangeRow, RangeTree
 from gpuledger.answers.report import ReportAnswer
 from gpuledger.attribution.flame_trees import FlameTree, TreeKind
@@ -19,13 +17,17 @@ from gpuledger.findings.finding import Finding
 from gpuledger.findings.profiled_run import ProfiledRun
 from gpuledger.findings.rules import RULE_OF
 from gpuledger.ledger.causes import TRIGGERS
+from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
-from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, columns, icicle
+from gpuledger.present.charts.amounts import THINNEST, ChartColumn, Node, columns, columns_said, icicle
 from gpuledger.present.charts.over_time import Band, HeatRow, heat_map, memory_area
 from gpuledger.present.row_sheets import row_sheet
-from gpuledger.present.sheet import Sheet
+from gpuledger.present.views.answer import VerbAnswer
+from gpuledger.present.views.gaps import GapsAnswer
+from gpuledger.present.views.memory import MemoryAnswer
 from gpuledger.present.views.words import steady_title
+from gpuledger.rows import Row, labels_of
 from gpuledger.trace.model import NotMeasured, os_pid
 from gpuledger.trace.spans import Span
 from gpuledger.trace.tables import Table
@@ -95,17 +97,15 @@ def streams_section(report: ReportAnswer) -> doc.Section:
     blocks: list[doc.Block] = [doc.Paragraph(said, "lead"), streams_chart(report)]
     if use.left_out:
         blocks.append(doc.Paragraph(say("{count} streams with less work are not shown.", count=use.left_out), "note"))
-    most = max(use.streams, key=lambda stream: int(stream.busy_ns.sum()), default=None)
-    result = (
-        ""
-        if most is None
-        else say(
-            "streams: {count}; the busiest, GPU {gpu} stream {stream}, is busy {share} of the window",
-            count=count_text(len(use.streams) + use.left_out),
-            gpu=most.gpu,
-            stream=most.stream,
-            share=share_text(int(most.busy_ns.sum()) / (report.run.window.end_ns - report.run.window.start_ns)),
-        )
+    if not use.streams:
+        return doc.Section("streams", say("Streams over time"), ())
+    most = max(use.streams, key=lambda stream: int(stream.busy_ns.sum()))
+    result = say(
+        "streams: {count}; the busiest, GPU {gpu} stream {stream}, is busy {share} of the window",
+        count=count_text(len(use.streams) + use.left_out),
+        gpu=most.gpu,
+        stream=most.stream,
+        share=share_text(int(most.busy_ns.sum()) / (report.run.window.end_ns - report.run.window.start_ns)),
     )
     return doc.Section("streams", say("Streams over time"), tuple(blocks), result=result)
 
@@ -129,9 +129,20 @@ def streams_chart(report: ReportAnswer) -> doc.Chart:
     return doc.Chart(draw, name="stream-map")
 
 
+def labelled_table(
+    answer: type[VerbAnswer], name: str, rows: Sequence[Row], steady: Device | None = None, **how: Any
+) -> list[doc.SheetBlock]:
+    """A table as a verb's answer labels it, where it has rows; `steady`: about the steady steps of this GPU."""
+    if not rows:
+        return []
+    title = labels_of(answer)[name].text
+    title = title if steady is None else steady_title(steady, title)
+    return [doc.SheetBlock(replace(row_sheet(name, title, type(rows[0]), rows), title=title), **how)]
+
+
 def launches_section(report: ReportAnswer) -> doc.Section:
     """What launching costs, and how far the host runs ahead."""
-    costs, queue = report.launches, report.launches.queue
+    costs, queue, device = report.launches, report.launches.queue, report.run.main_device
     said = say(
         "Work that queues for long was launched well ahead: the host keeps up. Where work starts at "
         "once, the GPU was waiting for it."
@@ -141,19 +152,12 @@ def launches_section(report: ReportAnswer) -> doc.Section:
         if queue.queued_median_ns is None
         else [_delays_chart(costs.by_delay), doc.Paragraph(said, "note")]
     )
-    device = report.run.main_device
-    titled = partial(steady_title, device)
-    blocks += _tables(
-        *(
-            (titled(title), row_sheet(name, title, kind, rows))
-            for name, title, kind, rows in (
-                ("launch_calls", say("Launch calls"), CallRow, costs.launch_calls),
-                ("waiting_calls", say("Calls that wait for the GPU"), CallRow, costs.waiting_calls),
-                ("queue", say("How far the host runs ahead"), QueueRow, (queue,)),
-                ("launches_by_range", say("Launches by range"), LaunchRangeRow, costs.by_range),
-            )
-        ),
-    )
+    blocks += [
+        *labelled_table(GapsAnswer, "launch_calls", costs.launch_calls, device),
+        *labelled_table(GapsAnswer, "waiting_calls", costs.waiting_calls, device),
+        *labelled_table(GapsAnswer, "queue", (queue,), device),
+        *labelled_table(GapsAnswer, "launches_by_range", costs.by_range, device),
+    ]
     result = ""
     if queue.queued_median_ns is not None:
         queued = time_text(round(queue.queued_median_ns))
@@ -167,9 +171,9 @@ def launches_section(report: ReportAnswer) -> doc.Section:
 def _delays_chart(delays: Sequence[tuple[str, int]]) -> doc.Chart:
     total = sum(count for _, count in delays)
     shown = [ChartColumn(name, (count / total,), (share_text(count / total),)) for name, count in delays]
-    said = joined("; ", (joined(": ", (column.name, column.texts[0])) for column in shown))
     title = say("Queue time: from the launch call's return to the start on the GPU")
-    return doc.Chart(partial(columns, title, said, (("compute-gemm", ""),), shown, tall=110), name="queue-chart")
+    draw = partial(columns, title, columns_said(shown), (("compute-gemm", ""),), shown, tall=110)
+    return doc.Chart(draw, name="queue-chart")
 
 
 def memory_section(report: ReportAnswer) -> doc.Section:
@@ -182,14 +186,12 @@ def memory_section(report: ReportAnswer) -> doc.Section:
         said = say("Peak: {size} in use", size=bytes_text(int(use.most_bytes.max())))
         draw = partial(memory_area, say("Device memory in use"), said, [Band(use.most_bytes)], window_ends(report.run))
         blocks += [doc.Paragraph(said, "lead"), doc.Chart(draw, name="memory-chart")]
-    device = report.run.main_device
-    copies, calls = (steady_title(device, title) for title in (say("Copies"), say("Allocation calls")))
-    in_use = () if isinstance(report.memory.in_use, NotMeasured) else (report.memory.in_use,)
-    blocks += _tables(
-        (copies, row_sheet("copies", copies, CopyRow, report.memory.copies)),
-        (calls, row_sheet("allocation_calls", calls, CallRow, report.memory.allocation_calls)),
-        (say("Device memory"), row_sheet("in_use", say("Device memory"), MemoryUseRow, in_use)),
-    )
+    device, in_use = report.run.main_device, report.memory.in_use
+    blocks += [
+        *labelled_table(MemoryAnswer, "copies", report.memory.copies, device),
+        *labelled_table(MemoryAnswer, "allocation_calls", report.memory.allocation_calls, device),
+        *labelled_table(MemoryAnswer, "in_use", () if isinstance(in_use, NotMeasured) else (in_use,)),
+    ]
     if not len(trace[Table.COPIES]):
         missing = trace.missing(Table.COPIES)
         nothing = doc.Paragraph(say("Nothing was copied."), "note")
@@ -202,22 +204,19 @@ def memory_section(report: ReportAnswer) -> doc.Section:
     )
 
 
-def _tables(*titled: tuple[str, Sheet]) -> list[doc.SheetBlock]:
-    """Sheets with rows, under our own titles."""
-    return [doc.SheetBlock(sheet, caption=title) for title, sheet in titled if sheet.rows]
-
-
 def ranges_section(report: ReportAnswer) -> doc.Section:
     """The program's ranges and what else was named, of the main GPU: trees of time to zoom into, and a table."""
-    title, tree, trees = say("Flame graph"), report.ranges, report.flame_trees
+    tree, trees = report.ranges, report.flame_trees
     if tree is not None and tree.nodes:
-        table = _ranges_table(tree, report.run.main_device.gpu)
-        return doc.Section("ranges", title, (*_tree_blocks(tree, trees), table), result=_most_of(trees))
-    missing = report.run.trace.missing(Table.RANGES, Table.CALLS)
-    reason: str = say("no launch call is in the profile") if tree is None else say("no range was recorded")
-    reason = reason if missing is None else missing.reason
-    flames: list[doc.Block] = [doc.FlameBlock(trees, None)] if trees else []
-    return doc.Section("ranges", title, (doc.not_measured(reason), *flames), result=_most_of(trees))
+        blocks = (*_tree_blocks(tree, trees), _ranges_table(tree, report.run.main_device.gpu))
+    else:
+        missing = report.run.trace.missing(Table.RANGES, Table.CALLS)
+        reason = say("no launch call is in the profile") if tree is None else say("no range was recorded")
+        blocks = (
+            doc.not_measured(reason if missing is None else missing.reason),
+            *((doc.FlameBlock(trees, None),) if trees else ()),
+        )
+    return doc.Section("ranges", say("Flame graph"), blocks, result=_most_of(trees))
 
 
 def _most_of(trees: Sequence[FlameTree]) -> Message | str:
@@ -278,16 +277,15 @@ def _icicle_nodes(tree: RangeTree, whole_ns: int) -> list[Node]:
 def _ranges_table(tree: RangeTree, gpu: int) -> doc.SheetBlock:
     kept = _most_time((*tree.nodes, tree.outside))
     count = len(tree.nodes) + 1
-    caption = say("Ranges of the whole window, GPU {gpu}", gpu=gpu)
+    title = say("Ranges of the whole window, GPU {gpu}", gpu=gpu)
     if len(kept) < count:
-        caption = say(
+        title = say(
             "Ranges of the whole window, GPU {gpu} (the {shown} with the most GPU time, of {count})",
             gpu=gpu,
             shown=count_text(len(kept)),
             count=count_text(count),
         )
-    sheet = row_sheet("ranges", caption, RangeRow, kept)
-    return doc.SheetBlock(sheet, caption=caption, anchor="range-table", is_tree=True)
+    return doc.SheetBlock(replace(row_sheet("ranges", title, RangeRow, kept), title=title), is_tree=True)
 
 
 def _most_time(rows: Sequence[RangeRow]) -> Sequence[RangeRow]:

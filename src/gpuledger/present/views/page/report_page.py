@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -97,7 +97,7 @@ def page_blocks(report: ReportAnswer, memory: MemorySnapshotAnswer | None = None
         memory_section(report),
         None if memory is None else _snapshot_section(report, memory),
         roofline_section(report),
-        _communication_section(report) if any(map(_communicates, report.overlaps)) else None,
+        _communication_section(report),
         _health_section(report),
     )
     yield from (section for section in folded if section is not None and section.result)
@@ -143,19 +143,20 @@ def _snapshot_section(report: ReportAnswer, memory: MemorySnapshotAnswer) -> doc
     return doc.Section("memory-snapshot", say("Who holds the memory"), tuple(blocks), result=answers[0])
 
 
-def _communication_section(report: ReportAnswer) -> doc.Section:
+def _communication_section(report: ReportAnswer) -> doc.Section | None:
     """How communication and copies overlap with compute; across ranks, another page answers."""
+    most = max((communication for _, communication, *_ in report.overlaps), key=lambda row: row.running_ns)
+    if not most.running_ns:
+        return None
     blocks: list[doc.Block] = [
-        doc.SheetBlock(row_sheet("overlap", title, OverlapRow, rows), caption=title)
+        doc.SheetBlock(row_sheet("overlap", say("Overlap over the whole window"), OverlapRow, rows))
         for rows in report.overlaps
-        for title in (say("Overlap over the whole window, GPU {gpu}", gpu=rows[0].gpu),)
     ]
     said = say(
         "One profile cannot tell which rank the others wait for: `gpuledger fleet DIR -o job.html` "
         "combines the profiles of all ranks."
     )
     blocks.append(doc.Paragraph(said, "note"))
-    most = max((communication for _, communication, *_ in report.overlaps), key=lambda row: row.running_ns)
     result = say(
         "{time} on GPU {gpu}, {share} of it hidden behind compute",
         time=time_text(most.running_ns),
@@ -165,15 +166,11 @@ def _communication_section(report: ReportAnswer) -> doc.Section:
     return doc.Section("communication", say("Communication and overlap"), tuple(blocks), say("Communication"), result)
 
 
-def _communicates(rows: Sequence[OverlapRow]) -> bool:
-    return bool(rows[1].running_ns)
-
-
 def _health_section(report: ReportAnswer) -> doc.Section:
     """What the numbers rest on: the tools, what is missing, what was lost, and how to make the page again."""
     notes = report.run.health
-    missing, title = report.missing, say("Not in this profile")
-    lacks = doc.SheetBlock(row_sheet("missing", title, Missing, missing), caption=title, anchor="missing")
+    missing = report.missing
+    lacks = doc.SheetBlock(row_sheet("missing", say("Not in this profile"), Missing, missing), anchor="missing")
     blocks: tuple[doc.Block, ...] = (
         doc.Points(say("Source"), _source_facts(report)),
         *([lacks] if missing else []),

@@ -13,7 +13,7 @@ from gpuledger.analyse.roofline.judgement import JudgedLaunch
 from gpuledger.analyse.roofline.roofs import RooflinePoint, Roofs
 from gpuledger.analyse.utilization.stretches import SampledRoofline
 from gpuledger.catalog.kernel_names import cut_label, label
-from gpuledger.messages import joined, say
+from gpuledger.messages import Message, joined, say
 from gpuledger.present.charts.roofline import Ceiling, Spot, rate_text, roofline
 from gpuledger.present.document import Chart
 from gpuledger.present.palette import BOUNDS as TONES
@@ -30,7 +30,6 @@ _MOST_SPOTS: Final = 60
 _HINTED: Final = 8
 """So many kernels are named for those who do not see the picture, the most time first."""
 
-_ACROSS: Final = say("operations per byte of DRAM traffic")
 _LEGEND: Final = tuple((TONES[bound], words) for bound, words in BOUNDS.items())
 
 
@@ -75,31 +74,33 @@ def launch_roofline(launches: Sequence[DrawnLaunch], caption: str) -> Chart | No
                 hollow=not drawn.is_inside,
             )
         )
-    roofs = _roofs(launches)
-    if not spots or all(roof.slanted for roof in roofs):
+    placed = [launch for launch in launches if launch.points]
+    if not spots or not placed:
         return None
-    said = joined("; ", (spot.hint for spot in sorted(spots, key=lambda spot: -spot.weight)[:_HINTED]))
-    draw = partial(roofline, say("Roofline"), said, _ACROSS, spots, roofs, _LEGEND)
-    return Chart(draw, "roofline-chart", caption)
+    over = max(placed, key=lambda launch: launch.time_ns).roofs
+    kinds = sorted({point.kind for launch in placed for point in launch.points if point.kind in over.compute})
+    if not kinds:
+        return None
+    dram = next((roof.per_s for level, roof in over.memory.items() if level == "DRAM"), None)
+    flat = {kind: over.compute[kind].per_s for kind in kinds}
+    return _chart(say("Roofline"), "roofline-chart", spots, (flat, dram), caption)
 
 
 def _hint(name: str, operations_per_s: float, share: float, limit: str, time_ns: int) -> str:
     return joined(", ", (f"{name}: {rate_text(operations_per_s)}", share_text(share), limit, time_text(time_ns)))
 
 
-def _roofs(launches: Sequence[DrawnLaunch]) -> list[Ceiling]:
-    """DRAM, and the compute peaks of what the launches compute in, of the launch that took the most time."""
-    placed = [launch for launch in launches if launch.points]
-    if not placed:
-        return []
-    over = max(placed, key=lambda launch: launch.time_ns).roofs
-    kinds = sorted({point.kind for launch in placed for point in launch.points if point.kind in over.compute})
-    flat = [
-        Ceiling(f"{kind} {rate_text(over.compute[kind].per_s)}", over.compute[kind].per_s, slanted=False)
-        for kind in kinds
-    ]
-    dram = [roof.per_s for level, roof in over.memory.items() if level == "DRAM"]
-    return flat + [Ceiling(f"DRAM {bytes_text(round(per_s))}/s", per_s, slanted=True) for per_s in dram]
+def _chart(
+    title: Message, name: str, spots: Sequence[Spot], peaks: tuple[Mapping[str, float], float | None], caption: str
+) -> Chart:
+    """Spots under their roofs: the peaks of what is computed in, and the memory's slope where it is known."""
+    compute_per_s, bytes_per_s = peaks
+    roofs = [Ceiling(f"{kind} {rate_text(rate)}", rate, slanted=False) for kind, rate in compute_per_s.items()]
+    if bytes_per_s is not None:
+        roofs.append(Ceiling(f"DRAM {bytes_text(round(bytes_per_s))}/s", bytes_per_s, slanted=True))
+    said = joined("; ", (spot.hint for spot in sorted(spots, key=lambda spot: -spot.weight)[:_HINTED]))
+    across = say("operations per byte of DRAM traffic")
+    return Chart(partial(roofline, title, said, across, spots, roofs, _LEGEND), name, caption)
 
 
 def operator_roofline_chart(found: OperatorRoofline | None, steps: int) -> Chart | None:
@@ -116,19 +117,12 @@ def operator_roofline_chart(found: OperatorRoofline | None, steps: int) -> Chart
         )
         weight = point.took_ns / whole_ns
         spots.append(Spot(point.name, point.operations_per_byte, point.operations_per_s, weight, TONES[bound], hint))
-    said = joined("; ", (spot.hint for spot in spots[:_HINTED]))
     caption = say(
         "Each dot is an operator with inputs of one shape, sized by its share of their time: what it has to compute "
         "and to move by those shapes, against what it took. What caches spare lies above the slope."
     )
-    roofs = _ceilings(found.compute_per_s, found.bytes_per_s)
-    draw = partial(roofline, say("Roofline, from shapes"), said, _ACROSS, spots, roofs, _LEGEND)
-    return Chart(draw, "operator-roofline-chart", caption)
-
-
-def _ceilings(compute_per_s: Mapping[str, float], bytes_per_s: float) -> list[Ceiling]:
-    flat = [Ceiling(f"{kind} {rate_text(rate)}", rate, slanted=False) for kind, rate in compute_per_s.items()]
-    return [*flat, Ceiling(f"DRAM {bytes_text(round(bytes_per_s))}/s", bytes_per_s, slanted=True)]
+    peaks = found.compute_per_s, found.bytes_per_s
+    return _chart(say("Roofline, from shapes"), "operator-roofline-chart", spots, peaks, caption)
 
 
 def sampled_roofline_chart(sampled: SampledRoofline | NotMeasured | None) -> Chart | None:
@@ -143,12 +137,10 @@ def sampled_roofline_chart(sampled: SampledRoofline | NotMeasured | None) -> Cha
         tone = TONES[CLASS_BOUNDS[point.use_class]]
         weight = point.time_ns / whole_ns
         spots.append(Spot(name, point.operations_per_byte, point.operations_per_s, weight, tone, hint))
-    roofs = _ceilings(sampled.compute_per_s, sampled.bytes_per_s)
-    said = joined("; ", (spot.hint for spot in spots[:_HINTED]))
     caption = say(
         "Each dot is a kernel, sized by its share of the time, from samples of the GPU's counters: "
         "tensor-core cycles at the peak rate of its type; for kernels that hardly use them, issue "
         "slots counted as FP32 multiply-adds, an upper bound. Roofs are at the mean clock."
     )
-    draw = partial(roofline, say("Roofline, from samples"), said, _ACROSS, spots, roofs, _LEGEND)
-    return Chart(draw, "sampled-roofline-chart", caption)
+    peaks = sampled.compute_per_s, sampled.bytes_per_s
+    return _chart(say("Roofline, from samples"), "sampled-roofline-chart", spots, peaks, caption)

@@ -17,7 +17,7 @@ from gpuledger.diagnosis.score import CaseScore, ScoreTally, ToolScore
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.row_sheets import row_sheet
-from gpuledger.present.sheet import Cell, Column, Sheet, Term
+from gpuledger.present.sheet import Column, Sheet, Term
 from gpuledger.present.views.answer import VerbAnswer
 from gpuledger.rows import Unit
 from gpuledger.units import bytes_text, count_text, share_text, three_figures, time_text
@@ -53,78 +53,25 @@ _HEADINGS: Final = {
     "wait_share": "Waiting",
     "layout_share": "Layout",
 }
-_TOLD: Final = {
-    "Bandwidth": say("Bandwidth"),
-    "Batch": say("Batch"),
-    "Checked": say("Checked"),
-    "Chunks": say("Chunks"),
-    "Comm": say("Comm"),
-    "Comm share": say("Comm share"),
-    "Context": say("Context"),
-    "Copies": say("Copies"),
-    "Compute": say("Compute"),
-    "Decode": say("Decode"),
-    "Prefill": say("Prefill"),
-    "Dispatch median": say("Dispatch median"),
-    "Round trip median": say("Round trip median"),
-    "Error": say("Error"),
-    "Error share": say("Error share"),
-    "Expert error share": say("Expert error share"),
-    "Logits error share": say("Logits error share"),
-    "Expected ranks per token": say("Expected ranks per token"),
-    "Ranks per token": say("Ranks per token"),
-    "Remote ranks per token": say("Remote ranks per token"),
-    "Expert imbalance": say("Expert imbalance"),
-    "Rank imbalance": say("Rank imbalance"),
-    "Imbalance": say("Imbalance"),
-    "Experts": say("Experts"),
-    "Experts used": say("Experts used"),
-    "KV cache": say("KV cache"),
-    "KV pages needed": say("KV pages needed"),
-    "KV pages available": say("KV pages available"),
-    "Last chunk": say("Last chunk"),
-    "Launches": say("Launches"),
-    "Layers": say("Layers"),
-    "Minimum traffic": say("Minimum traffic"),
-    "Median": say("Median"),
-    "Mode": say("Mode"),
-    "Modes": say("Modes"),
-    "Model": say("Model"),
-    "Name": say("Name"),
-    "Output": say("Output"),
-    "Padding share": say("Padding share"),
-    "Peak memory": say("Peak memory"),
-    "Prefill throughput": say("Prefill throughput"),
-    "Prompt": say("Prompt"),
-    "Rank": say("Rank"),
-    "Ranks": say("Ranks"),
-    "Received": say("Received"),
-    "Remote": say("Remote"),
-    "Expected remote": say("Expected remote"),
-    "Most remote": say("Most remote"),
-    "Returned": say("Returned"),
-    "Rows": say("Rows"),
-    "Sent": say("Sent"),
-    "Sent tokens": say("Sent tokens"),
-    "Sequences": say("Sequences"),
-    "Slowest rank": say("Slowest rank"),
-    "Step": say("Step"),
-    "Steps": say("Steps"),
-    "Syncs": say("Syncs"),
-    "Targets": say("Targets"),
-    "Throughput": say("Throughput"),
-    "Tokens": say("Tokens"),
-    "Prefill tokens": say("Prefill tokens"),
-    "Total": say("Total"),
-    "Traffic": say("Traffic"),
-    "TTFT": say("TTFT"),
-    "TTFT cold": say("TTFT cold"),
-    "Verdict": say("Verdict"),
-    "Wait": say("Wait"),
-    "Wait share": say("Wait share"),
-    "Wanted": say("Wanted"),
-    "Weights used": say("Weights used"),
-    "Is slowest": say("Is slowest"),
+_TOLD: Final[dict[str, str]] = {
+    name: name
+    for name in (
+        *(say("Bandwidth"), say("Batch"), say("Checked"), say("Chunks"), say("Comm"), say("Comm share")),
+        *(say("Context"), say("Copies"), say("Compute"), say("Decode"), say("Prefill")),
+        *(say("Dispatch median"), say("Round trip median"), say("Error"), say("Error share")),
+        *(say("Expert error share"), say("Logits error share"), say("Expected ranks per token")),
+        *(say("Ranks per token"), say("Remote ranks per token"), say("Expert imbalance")),
+        *(say("Rank imbalance"), say("Imbalance"), say("Experts"), say("Experts used"), say("KV cache")),
+        *(say("KV pages needed"), say("KV pages available"), say("Last chunk"), say("Launches")),
+        *(say("Layers"), say("Minimum traffic"), say("Median"), say("Mode"), say("Modes"), say("Model")),
+        *(say("Name"), say("Output"), say("Padding share"), say("Peak memory"), say("Prefill throughput")),
+        *(say("Prompt"), say("Rank"), say("Ranks"), say("Received"), say("Remote"), say("Expected remote")),
+        *(say("Most remote"), say("Returned"), say("Rows"), say("Sent"), say("Sent tokens")),
+        *(say("Sequences"), say("Slowest rank"), say("Step"), say("Steps"), say("Syncs"), say("Targets")),
+        *(say("Throughput"), say("Tokens"), say("Prefill tokens"), say("Total"), say("Traffic"), say("TTFT")),
+        *(say("TTFT cold"), say("Verdict"), say("Wait"), say("Wait share"), say("Wanted")),
+        *(say("Weights used"), say("Is slowest")),
+    )
 }
 """Headings that have words in other languages; names of modes, settings and percentiles stay as they are."""
 _TINY_SHARE: Final = 0.0005
@@ -136,30 +83,34 @@ _VERDICTS: Final = {"PASS": say("PASS"), "FAIL": say("FAIL")}
 
 def bench_document(result: Mapping[str, Any]) -> doc.Document:
     """What ran, what was found, its tables; JSON is the document gpuledger.bench/1."""
-    sheets = bench_sheets(result)
-    in_text: list[doc.Block] = [doc.Remarks((_headline(result),))]
-    in_markdown: list[doc.Block] = [doc.Opening(str(result["workload"]), _headline(result))]
-    for sheet in sheets:
+    blocks: list[doc.Block] = [doc.Opening(str(result["workload"]), _settings_text(result["settings"]))]
+    for sheet in bench_sheets(result):
         title = doc.SheetTitle.NONE if sheet.name == "result" else doc.SheetTitle.BARE
-        in_text.append(doc.SheetBlock(sheet, title, tells_hidden=True))
-        in_markdown.append(doc.SheetBlock(sheet, doc.SheetTitle.NAMED))
-    in_text += [doc.Remarks((line,)) for line in remarks(result)]
-    in_markdown += [doc.Paragraph(line) for line in remarks(result)]
+        blocks.append(doc.SheetBlock(sheet, title, tells_hidden=True))
+    long = ((key, shown) for key, shown in _shown(result) if len(shown) > _LONG)
+    blocks += [doc.Paragraph(say("{term}: {sentence}", term=heading(key), sentence=shown)) for key, shown in long]
     if "verdict" in result:
-        said = say("Verdict: {verdict}", verdict=_VERDICTS.get(result["verdict"], result["verdict"]))
-        in_text.append(doc.Paragraph(said))
-        in_markdown.append(doc.Conclusion(said))
+        told = _VERDICTS.get(result["verdict"], result["verdict"])
+        blocks.append(doc.Conclusion(say("Verdict: {verdict}", verdict=told)))
     return doc.Document(
-        blocks=lambda: (doc.Only(doc.Medium.TEXT, tuple(in_text)), doc.Only(doc.Medium.MARKDOWN, tuple(in_markdown))),
+        blocks=lambda: tuple(blocks),
         data=lambda: {"schema": "gpuledger.bench/1", **result},
         sheets=lambda: (_one_row(result),),
     )
 
 
+def _settings_text(settings: Mapping[str, Any]) -> str:
+    given = ((key.replace("_", "-"), value) for key, value in settings.items() if value not in (None, False))
+    return ", ".join(f"{key} {'yes' if value is True else value}" for key, value in given)
+
+
 def _one_row(result: Mapping[str, Any]) -> Sheet:
     """Settings and figures in one row, so that the rows of several runs make a table."""
     row = {"workload": result["workload"], **result["settings"], **dict(_figures(result))}
-    cells = {key: _plain(value) for key, value in row.items()}
+    cells = {
+        key: value if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in row.items()
+    }
     return Sheet.of("bench", "bench", [Column(key, key, Unit.TEXT) for key in row], [cells])
 
 
@@ -174,15 +125,6 @@ def bench_sheets(result: Mapping[str, Any]) -> list[Sheet]:
     return [figures, *tables] if figures.rows else tables
 
 
-def remarks(result: Mapping[str, Any]) -> list[str]:
-    """What is too long for a table."""
-    return [
-        say("{term}: {sentence}", term=heading(key), sentence=shown)
-        for key, shown in _shown(result)
-        if len(shown) > _LONG
-    ]
-
-
 def _shown(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     reasons = {key: str(text) for key, text in result.items() if key.endswith("_reason")}
     return [
@@ -194,20 +136,14 @@ def _shown(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def heading(key: str) -> str:
     """A key for people, without its unit: ttft_cold_ms -> 'TTFT cold'; comm_share -> 'comm share'."""
-    named = _named(key)
+    if (named := _HEADINGS.get(key)) is None:
+        bare = key.removesuffix(_unit(key)).removesuffix("_percent").removesuffix("_per_s").removesuffix("_bytes")
+        words = bare.split("_")
+        if key.endswith("_per_s") and words[-1] in _RATES:
+            words[-1] = _RATES[words[-1]][0]
+        named = " ".join(_NAMED.get(word, word) for word in words if word)
+        named = named if words[0] in _NAMED or words[0] in _SHORT else named[:1].upper() + named[1:]
     return _TOLD.get(named, named)
-
-
-def _named(key: str) -> str:
-    if key in _HEADINGS:
-        return _HEADINGS[key]
-    words = (
-        key.removesuffix(_unit(key)).removesuffix("_percent").removesuffix("_per_s").removesuffix("_bytes").split("_")
-    )
-    if key.endswith("_per_s") and words[-1] in _RATES:
-        words[-1] = _RATES[words[-1]][0]
-    named = " ".join(_NAMED.get(word, word) for word in words if word)
-    return named if words[0] in _NAMED or words[0] in _SHORT else named[:1].upper() + named[1:]
 
 
 def names_a_rank(key: str) -> bool:
@@ -281,25 +217,6 @@ def _figures(result: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [(key, value) for key, value in result.items() if key not in apart and not _is_table(value)]
 
 
-def _headline(result: Mapping[str, Any]) -> str:
-    settings = ", ".join(f"{key.replace('_', '-')} {_said(value)}" for key, value in _given(result["settings"]))
-    return f"{result['workload']}  {settings}"
-
-
-def _given(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(key, value) for key, value in settings.items() if value not in (None, False)]
-
-
-def _said(value: object) -> str:
-    return "yes" if value is True else str(value)
-
-
-def _plain(value: object) -> Cell:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return None if value is None else str(value)
-
-
 class DiagnosisAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.diagnosis/1"):
     """How well tools name planted faults: `gpuledger bench diagnosis`. Counts are of cases."""
 
@@ -322,7 +239,14 @@ class DiagnosisAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.diag
         tables = (
             row_sheet("tools", say("All cases"), ScoreTally, totals),
             row_sheet("groups", say("By group"), ScoreTally, groups),
-            *(_case_sheet(score, is_named=several) for score in self.tools),
+            *(
+                _cases_sheet(
+                    say("Cases, {tool}", tool=score.name) if several else say("Cases"),
+                    [(score, case) for case in score.cases],
+                    with_tool=False,
+                )
+                for score in self.tools
+            ),
         )
         yield doc.Opening("bench diagnosis", about)
         yield from map(doc.Conclusion, self.sentences[:said])
@@ -331,7 +255,7 @@ class DiagnosisAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.diag
 
     def document(self) -> doc.Document:
         every_case = [(score, case) for score in self.tools for case in score.cases]
-        cases = _cases_sheet("diagnosis", say("Cases"), every_case, with_tool=True)
+        cases = _cases_sheet(say("Cases"), every_case, with_tool=True)
         notes = self.sentences[len(self.tools) + bool(self.unseen) :]
         return replace(super().document(), sheets=lambda: (cases,), remarks=notes, page=None)
 
@@ -376,7 +300,7 @@ def _of_unseen(benchmark: DiagnosisBenchmark, scores: Sequence[ToolScore]) -> Me
     )
 
 
-def _cases_sheet(name: str, title: Message, cases: Sequence[tuple[ToolScore, CaseScore]], *, with_tool: bool) -> Sheet:
+def _cases_sheet(title: Message, cases: Sequence[tuple[ToolScore, CaseScore]], *, with_tool: bool) -> Sheet:
     columns = (
         *((Column("tool", say("Tool"), Unit.TEXT, lambda row: row[0].name),) if with_tool else ()),
         Column("case", say("Case"), Unit.TEXT, lambda row: row[1].id),
@@ -386,12 +310,7 @@ def _cases_sheet(name: str, title: Message, cases: Sequence[tuple[ToolScore, Cas
         Column("said_percent", say("Said"), Unit.SHARE_PERCENT, lambda row: row[1].said_percent),
         Column("measured_percent", say("Measured"), Unit.SHARE_PERCENT, lambda row: row[1].measured_percent),
     )
-    return Sheet.of(name, title, columns, cases)
-
-
-def _case_sheet(score: ToolScore, *, is_named: bool) -> Sheet:
-    title = say("Cases, {tool}", tool=score.name) if is_named else say("Cases")
-    return _cases_sheet("cases", title, [(score, case) for case in score.cases], with_tool=False)
+    return Sheet.of("diagnosis" if with_tool else "cases", title, columns, cases)
 
 
 def _result(score: CaseScore) -> Term:

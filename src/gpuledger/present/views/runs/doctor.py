@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from msgspec.structs import replace
 
-from gpuledger.capture.completeness import CaptureCheck
+from gpuledger.capture.manifest import CaptureCheck
 from gpuledger.doctor.check import DoctorCheck, DoctorVerdict, ExaminedMachine
 from gpuledger.doctor.checks import Tool, examine, tools_of, ways_to_record
 from gpuledger.present.document import Block, Document, Drawn
@@ -177,7 +177,7 @@ def reasons_text(reasons: Sequence[tuple[str, str]], width: int | None) -> str:
 def checks_text(checks: Iterable[CaptureCheck]) -> list[str]:
     """One line per check; what to do stands behind what is missing."""
     return [
-        visible(f"{each.verdict:<8} {each.name}: {each.found}" + (f"; {each.advice}" if each.advice else ""))
+        visible(f"{each.verdict:<8} {each.check}: {each.found}" + (f"; {each.advice}" if each.advice else ""))
         for each in checks
     ]
 

@@ -18,7 +18,6 @@ from gpuledger.errors import GpuledgerError
 from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import Bar, ChartColumn, Part, columns, stacked_bars
 from gpuledger.present.charts.svg import Picture
-from gpuledger.present.document import AGAIN, Block, Chart, Heading, Page, Paragraph, Section, Tile, chapters
 from gpuledger.present.safe_text import shell_lines, shell_word, visible
 from gpuledger.present.sheet import Column, Sheet, Term
 from gpuledger.present.views.answer import VerbAnswer
@@ -39,7 +38,7 @@ from gpuledger.runbook.summary import (
     target_rows,
     two_cells,
 )
-from gpuledger.units import share_text, three_figures, time_text
+from gpuledger.units import share_text, time_text
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED
 
 
@@ -76,13 +75,18 @@ class RunbookAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.runboo
         """The figures, in the order of the runbook."""
         return tuple(self.cells[0].figures)
 
+    @property
+    def subject(self) -> str:
+        return f"Runbook {self.runbook}"
+
+    def blocks(self) -> Iterator[doc.Block]:
+        yield doc.Opening(self.subject, _about(self))
+        yield doc.Remarks((self.question,))
+        yield doc.Only(doc.Medium.PAGE, lambda: _page_blocks(self))
+        yield doc.Group(tuple(_tables(self)))
+
     def document(self) -> doc.Document:
-        return doc.Document(
-            blocks=lambda: (doc.Group(tuple(_blocks(self))),),
-            data=lambda: self,
-            sheets=lambda: (_matrix_values(self),),
-            page=lambda: _page(self),
-        )
+        return replace(super().document(), sheets=lambda: (_matrix(self, is_exact=True),))
 
 
 def runbook_answer(
@@ -126,43 +130,7 @@ def runbook_answer(
         misses=misses,
         failures=tuple(error.claim for error in failures),
     )
-    return replace(answer, sentences=(runbook_verdict(answer, _headings(answer)),)), failures
-
-
-def _page(answer: RunbookAnswer) -> doc.Page:
-
-    tables = _blocks(answer)[3:]  # the page has its own first lines
-    return runbook_page(answer, _headings(answer), _about(answer), tables)
-
-
-def _headings(answer: RunbookAnswer) -> dict[str, str]:
-    return {key: _headed(key) for key in answer.show}
-
-
-def _axis_columns(answer: RunbookAnswer) -> list[Column]:
-    def column(axis: str) -> Column:
-        return Column(axis, axis, Unit.TEXT, lambda row: row.cell[axis])
-
-    return [column(axis) for axis in answer.cells[0].cell]
-
-
-def _matrix_values(answer: RunbookAnswer) -> Sheet:
-    """The matrix, a row per cell, with plain values."""
-
-    def value_column(key: str) -> Column:
-        return Column(key, key, Unit.TEXT, lambda row: _bare(row.figures[key]))
-
-    columns = (
-        *_axis_columns(answer),
-        Column("state", "state", Unit.TEXT),
-        Column("reason", "reason", Unit.TEXT),
-        Column("seconds", "seconds", Unit.TEXT, lambda row: str(row.seconds)),
-        *map(value_column, answer.show),
-        Column("step_ns", "step_ns", Unit.TEXT, lambda row: _bare(row.step_ns)),
-        Column("finding", "finding", Unit.TEXT),
-        Column("saving_ns_per_step", "saving_ns_per_step", Unit.TEXT, lambda row: _bare(row.saving_ns_per_step)),
-    )
-    return Sheet.of("runbook", answer.runbook, columns, answer.cells)
+    return replace(answer, sentences=(_verdict(answer),)), failures
 
 
 def commands_text(
@@ -188,7 +156,7 @@ class ListedRunbook(Row, frozen=True):
 
     runbook: Annotated[str, Label("Runbook")]
     cells: Annotated[str, Label("Matrix", meaning="its axes")]
-    question: Annotated[str, Label("Question")]
+    question: Annotated[str, Label("Question", is_prose=True)]
 
 
 class RunbooksAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.runbooks/1"):
@@ -196,18 +164,12 @@ class RunbooksAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.runbo
 
     runbooks: Annotated[tuple[ListedRunbook, ...], Label("Runbooks")]
 
-    def blocks(self) -> Iterator[doc.Block]:
-        """In a terminal questions need more room than a column has."""
-        questions = (doc.Points(listed.runbook, (listed.question,)) for listed in self.runbooks)
-        last = doc.Paragraph("Run one with `gpuledger run NAME`; `--dry-run` prints its commands.")
-        yield doc.Only(doc.Medium.TEXT, (*questions, last))
-        yield doc.Only(doc.Medium.MARKDOWN, (doc.SheetBlock(self.sheet("runbooks"), doc.SheetTitle.NAMED),))
-
 
 def listed_runbooks(books: Sequence[Runbook]) -> RunbooksAnswer:
     """Runbooks with their questions."""
     return RunbooksAnswer(
-        runbooks=tuple(ListedRunbook(book.name, " x ".join(book.axes) or "one cell", book.question) for book in books)
+        sentences=("Run one with `gpuledger run NAME`; `--dry-run` prints its commands.",),
+        runbooks=tuple(ListedRunbook(book.name, " x ".join(book.axes) or "one cell", book.question) for book in books),
     )
 
 
@@ -224,39 +186,34 @@ def _shell(jobs: Sequence[CellJob], environment: Mapping[str, str]) -> list[str]
     return lines
 
 
-def _blocks(answer: RunbookAnswer) -> list[doc.Block]:
-    blocks: list[doc.Block] = [
-        doc.Heading(f"Runbook {answer.runbook}", 1),
-        doc.Paragraph(answer.question),
-        doc.Paragraph(_about(answer)),
-        doc.SheetBlock(_filled(_matrix(answer))),
-    ]
+def _tables(answer: RunbookAnswer) -> Iterator[doc.Block]:
+    yield doc.SheetBlock(_filled(_matrix(answer)))
     if answer.comparisons:
-        blocks += [doc.Heading("Comparisons"), doc.SheetBlock(_filled(_comparisons(answer.comparisons)))]
+        yield doc.Heading("Comparisons")
+        yield doc.SheetBlock(_filled(_comparisons(answer.comparisons)))
     if answer.savings:
-        blocks += [
-            doc.Heading(
-                "Savings per step: predicted, measured with the profiler, measured without it", short="Savings"
-            ),
-            doc.SheetBlock(_filled(_savings(answer.savings))),
-        ]
+        title = "Savings per step: predicted, measured with the profiler, measured without it"
+        yield doc.Heading(title, short="Savings")
+        yield doc.SheetBlock(_filled(_savings(answer.savings)))
     if answer.slowed:
-        blocks.append(doc.Points("Slowed by the profiler", answer.slowed))
+        yield doc.Points("Slowed by the profiler", answer.slowed)
     if answer.targets:
-        blocks += [doc.Heading("Targets"), doc.SheetBlock(_targets(answer.targets))]
-    if undecided := tuple(
-        f"{_headed(row.key)} in {'-' if row.cell is None else cell_title(row.cell)}: {row.reason}"
-        for row in answer.targets
-        if row.verdict == UNDECIDED
-    ):
-        blocks.append(doc.Points("Undecided", undecided))
-    if answer.misses:
-        blocks.append(doc.Points("Missed", answer.misses))
-    if answer.failures:
-        blocks.append(doc.Points("Failed", answer.failures))
-    if left := _not_done(answer):
-        blocks.append(doc.Points("Not done", left))
-    return blocks
+        yield doc.Heading("Targets")
+        yield doc.SheetBlock(_targets(answer.targets))
+    undecided = tuple(
+        f"{_headed(row.key)} in {_cell_text(row)}: {row.reason}" for row in answer.targets if row.verdict == UNDECIDED
+    )
+    lists = (
+        ("Undecided", undecided),
+        ("Missed", answer.misses),
+        ("Failed", answer.failures),
+        ("Not done", tuple(_not_done(answer))),
+    )
+    yield from (doc.Points(title, items) for title, items in lists if items)
+
+
+def _cell_text(row: TargetRow) -> str:
+    return "-" if row.cell is None else cell_title(row.cell)
 
 
 def _about(answer: RunbookAnswer) -> str:
@@ -270,26 +227,40 @@ def _about(answer: RunbookAnswer) -> str:
     return " · ".join(parts)
 
 
-def _matrix(answer: RunbookAnswer) -> Sheet:
-    """The matrix for people; states only where they differ, as the line above the table tells of those that do not."""
+def _matrix(answer: RunbookAnswer, *, is_exact: bool = False) -> Sheet:
+    """A row for each cell; people see states only where they differ, as the first line tells of those that do not."""
+
+    def axis_column(axis: str) -> Column:
+        return Column(axis, axis, Unit.TEXT, lambda row: row.cell[axis])
+
+    def value_column(place: int, key: str) -> Column:
+        if is_exact:
+            return Column(key, key, Unit.TEXT, lambda row: _bare(row.figures[key]))
+        return Column(key, _headed(key), Unit.FIGURE, lambda row: _shown(key, row.figures[key]), place)
 
     def state(row: CellRow) -> str:
         return "kept" if row.kept and row.state == FINISHED else row.state
 
-    def value_column(place: int, key: str) -> Column:
-        return Column(key, _headed(key), Unit.FIGURE, lambda row: _shown(key, row.figures[key]), place)
-
-    columns = _axis_columns(answer)
-    if {state(row) for row in answer.cells} != {FINISHED}:
-        columns.append(Column("state", "State", Unit.TEXT, state))
-    columns += [value_column(place, key) for place, key in enumerate(answer.show)]
-    if any(row.step_ns is not None or row.finding for row in answer.cells):
-        columns += [
-            Column("step_ns", "Profiled", Unit.FIGURE, lambda row: _time(row.step_ns)),
-            Column("finding", "Top finding", Unit.TEXT, lambda row: row.finding or ""),
-            Column("saving_ns_per_step", "Would save", Unit.FIGURE, lambda row: _time(row.saving_ns_per_step)),
-        ]
-    return Sheet.of("runbook", answer.runbook, columns, answer.cells)
+    axes = map(axis_column, answer.cells[0].cell)
+    values = [value_column(place, key) for place, key in enumerate(answer.show)]
+    if is_exact:
+        exact = (
+            *(*axes, Column("state", "state", Unit.TEXT), Column("reason", "reason", Unit.TEXT)),
+            Column("seconds", "seconds", Unit.TEXT, lambda row: str(row.seconds)),
+            *values,
+            Column("step_ns", "step_ns", Unit.NS),
+            Column("finding", "finding", Unit.TEXT),
+            Column("saving_ns_per_step", "saving_ns_per_step", Unit.NS),
+        )
+        return Sheet.of("runbook", answer.runbook, exact, answer.cells)
+    differ = {state(row) for row in answer.cells} != {FINISHED}
+    shown = (
+        *(*axes, *([Column("state", "State", Unit.TEXT, state)] if differ else []), *values),
+        Column("step_ns", "Profiled", Unit.NS),
+        Column("finding", "Top finding", Unit.TEXT),
+        Column("saving_ns_per_step", "Would save", Unit.NS),
+    )
+    return Sheet.of("runbook", "All cells", shown, answer.cells)
 
 
 def _headed(key: str) -> str:
@@ -298,12 +269,8 @@ def _headed(key: str) -> str:
     return heading(f"{row}_{column}" if key.count(".") > 1 else column)
 
 
-def _shown(key: str, value: object) -> str:
-    return "-" if value is None else figure(key, value)
-
-
-def _time(ns: int | None) -> str:
-    return "-" if ns is None else time_text(ns)
+def _shown(key: str, value: object) -> str | None:
+    return None if value is None else figure(key, value)
 
 
 def _side_columns() -> tuple[Column, Column, Column]:
@@ -323,56 +290,50 @@ def _side_columns() -> tuple[Column, Column, Column]:
 
 
 def _comparisons(rows: Sequence[ComparisonRow]) -> Sheet:
-    def change(row: ComparisonRow) -> str:
-        if row.delta_ns is None:
-            return "-"
-        sign = "+" if row.delta_ns > 0 else ""
-        share = f" ({sign}{share_text(row.delta_ns / row.before_ns)})" if row.before_ns else ""
-        return f"{sign}{time_text(row.delta_ns)}{share}"
+    def change_share(row: ComparisonRow) -> float | None:
+        return row.delta_ns / row.before_ns if row.before_ns and row.delta_ns is not None else None
 
     columns = (
         Column("kind", "Comparison", Unit.TEXT),
         *_side_columns(),
         Column("verdict", "Verdict", Unit.TEXT),
-        Column("before_ns", "Step before", Unit.FIGURE, lambda row: _time(row.before_ns), detail=1),
-        Column("after_ns", "After", Unit.FIGURE, lambda row: _time(row.after_ns), detail=1),
-        Column("delta_ns", "Change", Unit.FIGURE, change),
+        Column("before_ns", "Step before", Unit.NS, detail=1),
+        Column("after_ns", "After", Unit.NS, detail=1),
+        Column("delta_ns", "Change", Unit.CHANGE_NS),
+        Column("change_share", "Share", Unit.CHANGE, change_share),
     )
     return Sheet.of("comparisons", "Comparisons", columns, rows)
 
 
 def _filled(sheet: Sheet) -> Sheet:
     """The sheet without columns in which no row has anything: an alignment has no steps, few savings a correction."""
-    shown = [at for at in range(len(sheet.columns)) if any(row[at] not in ("", "-") for row in sheet.rows)]
+    shown = [at for at in range(len(sheet.columns)) if any(row[at] not in (None, "") for row in sheet.rows)]
     rows = tuple(tuple(row[at] for at in shown) for row in sheet.rows)
     return replace(sheet, columns=tuple(sheet.columns[at] for at in shown), rows=rows)
 
 
 def _savings(rows: Sequence[SavingRow]) -> Sheet:
-    def ratio(row: SavingRow) -> str:
-        return "-" if row.ratio is None else f"{three_figures(row.ratio)} x"
-
     columns = (
         *_side_columns(),
-        Column("finding", "Finding", Unit.TEXT, lambda row: row.finding or ""),
-        Column("predicted_ns", "Predicted", Unit.FIGURE, lambda row: _time(row.predicted_ns)),
-        Column("low_ns", "Low end", Unit.FIGURE, lambda row: _time(row.low_ns), detail=2),
-        Column("profiled_ns", "Profiled", Unit.FIGURE, lambda row: _time(row.profiled_ns)),
-        Column("corrected_ns", "Corrected", Unit.FIGURE, lambda row: _time(row.corrected_ns)),
-        Column("plain_ns", "Plain", Unit.FIGURE, lambda row: _time(row.plain_ns), detail=1),
-        Column("ratio", "Ratio", Unit.FIGURE, ratio),
+        Column("finding", "Finding", Unit.TEXT),
+        Column("predicted_ns", "Predicted", Unit.NS),
+        Column("low_ns", "Low end", Unit.NS, detail=2),
+        Column("profiled_ns", "Profiled", Unit.NS),
+        Column("corrected_ns", "Corrected", Unit.NS),
+        Column("plain_ns", "Plain", Unit.NS, detail=1),
+        Column("ratio", "Ratio", Unit.RATIO),
         Column("verdict", "Verdict", Unit.TEXT, lambda row: _judged(row.verdict)),
     )
     return Sheet.of("savings", "Savings", columns, rows)
 
 
 def _targets(rows: Sequence[TargetRow]) -> Sheet:
-    def wanted(row: TargetRow) -> str:
-        return "-" if row.limit is None else f"{row.wanted} {figure(row.key, row.limit)}"
+    def wanted(row: TargetRow) -> str | None:
+        return None if row.limit is None else f"{row.wanted} {figure(row.key, row.limit)}"
 
     columns = (
         Column("key", "Figure", Unit.TEXT, lambda row: _headed(row.key)),
-        Column("cell", "Cell", Unit.TEXT, lambda row: "-" if row.cell is None else cell_title(row.cell)),
+        Column("cell", "Cell", Unit.TEXT, _cell_text),
         Column("wanted", "Wanted", Unit.FIGURE, wanted),
         Column("found", "Found", Unit.FIGURE, lambda row: _shown(row.key, row.found)),
         Column("verdict", "Verdict", Unit.TEXT, lambda row: _judged(row.verdict)),
@@ -385,37 +346,34 @@ def _judged(verdict: str) -> Term | str:
     return verdict if badge is None else Term(verdict, verdict, badge=badge)
 
 
-def _not_done(answer: RunbookAnswer) -> tuple[str, ...]:
-    """What was skipped and why, like reasons together."""
+def _skipped(cells: Sequence[CellRow]) -> Iterator[str]:
+    """Cells and steps that were not run and why, like reasons together."""
     where: dict[tuple[str, str], list[str]] = {}
-    for row in answer.cells:
+    for row in cells:
         if row.state not in (FINISHED, NOT_RUN, FAILED) and row.reason:
             where.setdefault((row.state, row.reason), []).append(cell_title(row.cell))
         for step in row.steps:
             if step.state not in (DONE, MISSED) and step.reason and not row.reason:
                 where.setdefault((f"{step.step} {step.state}", step.reason), []).append(cell_title(row.cell))
-    lines = [f"{what}: {reason} ({'; '.join(cells)})" for (what, reason), cells in where.items()]
-    lines += [
-        f"{compared.kind} {two_cells(compared)}: {compared.reason}"
-        for compared in answer.comparisons
-        if compared.verdict == "not done" and compared.state != MISSED
-    ]
-    lines += [
-        f"saving {two_cells(saving)}: {saving.reason}"
-        for saving in answer.savings
-        if saving.measured_ns is None or saving.predicted_ns is None
-    ]
-    aimed_at = {target.key for target in answer.targets}
+    return (f"{what}: {reason} ({'; '.join(cells)})" for (what, reason), cells in where.items())
+
+
+def _not_done(answer: RunbookAnswer) -> Iterator[str]:
+    yield from _skipped(answer.cells)
+    for compared in answer.comparisons:
+        if compared.verdict == "not done" and compared.state != MISSED:
+            yield f"{compared.kind} {two_cells(compared)}: {compared.reason}"
+    for saving in answer.savings:
+        if saving.measured_ns is None or saving.predicted_ns is None:
+            yield f"saving {two_cells(saving)}: {saving.reason}"
+    finished = [row for row in answer.cells if row.state == FINISHED]
     for key in answer.show:
-        finished = [row for row in answer.cells if row.state == FINISHED]
-        if finished and key not in aimed_at and all(row.figures[key] is None for row in finished):
-            lines.append(f"figure {key}: {finished[0].not_measured[key]}")
+        is_aimed_at = any(target.key == key for target in answer.targets)
+        if finished and not is_aimed_at and all(row.figures[key] is None for row in finished):
+            yield f"figure {key}: {finished[0].not_measured[key]}"
     for target in answer.targets:
         if target.found is None and not target.is_wrong:
-            lines.append(
-                f"target {target.key}{f' in {cell_title(target.cell)}' if target.cell else ''}: {target.reason}"
-            )
-    return tuple(lines)
+            yield f"target {target.key}{f' in {cell_title(target.cell)}' if target.cell else ''}: {target.reason}"
 
 
 def _bare(value: object) -> str | None:
@@ -454,31 +412,21 @@ _PART_TONES: Final = {
 """Phases, and what a report without phases tells apart; what is not listed is multiplication."""
 
 
-def runbook_page(answer: RunbookAnswer, headings: Mapping[str, str], about: str, blocks: Sequence[Block]) -> Page:
-    """The page; `headings` are the names of its figures, `blocks` the tables of the text."""
-    measured = _compared_figures(answer)
-    pictures = [chart for key, rows in measured if (chart := _figure_chart(answer, key, headings[key], rows))]
-    charts = [*pictures[:_MOST_PICTURES], *_steps_chart(answer)]
-    drawn = tuple(block for chart in charts for block in (Heading(chart.caption, 3), replace(chart, caption="")))
-    best = _best_cells(answer)
+def _page_blocks(answer: RunbookAnswer) -> Iterator[doc.Block]:
+    """The verdict, figures at a glance, and charts of the figures."""
+    yield doc.Conclusion(answer.sentences[0])
     finished = sum(row.state == FINISHED for row in answer.cells)
-    tiles = [Tile("Result", answer.verdict), Tile("Cells finished", f"{finished} of {len(answer.cells)}")]
+    tiles = [doc.Tile("Result", answer.verdict), doc.Tile("Cells finished", f"{finished} of {len(answer.cells)}")]
     judged = [row for row in answer.targets if row.verdict != OPEN]
     if judged:
-        tiles.append(Tile("Targets met", f"{sum(row.verdict == PASS for row in judged)} of {len(judged)}"))
-    tiles += [Tile(headings[key], _on_page(key, first), _brief(first)) for key, first, _ in best[:_TILES]]
-    figures = Section("figures", "Figures, cell by cell", drawn, "Figures")
-    return Page(
-        f"Runbook {answer.runbook}",
-        answer.sentences[0],
-        sections=(*([figures] if drawn else []), *chapters(blocks, "All cells"), AGAIN),
-        headline=about,
-        tiles=tuple(tiles),
-        opening=(Paragraph(answer.question, "lead"),),
-    )
-
-
-_Best = tuple[str, CellRow, CellRow]
+        tiles.append(doc.Tile("Targets met", f"{sum(row.verdict == PASS for row in judged)} of {len(judged)}"))
+    best = _best_cells(answer)[:_TILES]
+    tiles += [doc.Tile(_headed(key), _on_page(key, first), _brief(first)) for key, first, _ in best]
+    yield doc.Tiles(tuple(tiles))
+    pictures = [chart for key, rows in _compared_figures(answer) if (chart := _figure_chart(answer, key, rows))]
+    if charts := [*pictures[:_MOST_PICTURES], *_steps_chart(answer)]:
+        drawn = (block for name, chart in charts for block in (doc.Heading(name, 3), chart))
+        yield doc.Section("figures", "Figures, cell by cell", tuple(drawn), "Figures")
 
 
 def _compared_figures(answer: RunbookAnswer) -> list[tuple[str, list[CellRow]]]:
@@ -486,11 +434,12 @@ def _compared_figures(answer: RunbookAnswer) -> list[tuple[str, list[CellRow]]]:
     return [(key, rows) for key in answer.show if len(rows := _measured(answer, key)) > 1]
 
 
-def _best_cells(answer: RunbookAnswer) -> list[_Best]:
+def _best_cells(answer: RunbookAnswer) -> list[tuple[str, CellRow, CellRow]]:
+    """Figures with their best and their worst cell."""
     return [(key, *extremes) for key, rows in _compared_figures(answer) if (extremes := _extremes(key, rows))]
 
 
-def runbook_verdict(answer: RunbookAnswer, headings: Mapping[str, str]) -> str:
+def _verdict(answer: RunbookAnswer) -> str:
     """What came of it, and which cell is best by the first figures that have a better end."""
     counts = {word: sum(row.verdict == word for row in answer.targets) for word in (PASS, FAIL, UNDECIDED)}
     sentences = []
@@ -504,7 +453,7 @@ def runbook_verdict(answer: RunbookAnswer, headings: Mapping[str, str]) -> str:
         sentences.append(f"All {counts[PASS]} targets are met." if counts[PASS] > 1 else "The target is met.")
     for key, first, last in _best_cells(answer)[:2]:
         worst = f"{_on_page(key, last)} with {_brief(last)}"
-        sentences.append(f"{headings[key]} is best with {_brief(first)}: {_on_page(key, first)}, and {worst}.")
+        sentences.append(f"{_headed(key)} is best with {_brief(first)}: {_on_page(key, first)}, and {worst}.")
     if not sentences:
         sentences.append("Every step is done." if answer.verdict == "done" else "Not every step is done.")
     return " ".join(sentences)
@@ -537,9 +486,9 @@ def _extremes(key: str, rows: Sequence[CellRow]) -> tuple[CellRow, CellRow] | No
     return ordered[0], ordered[-1]
 
 
-def _figure_chart(answer: RunbookAnswer, key: str, name: str, rows: Sequence[CellRow]) -> Chart | None:
+def _figure_chart(answer: RunbookAnswer, key: str, rows: Sequence[CellRow]) -> tuple[str, doc.Chart] | None:
     """A column for each cell; cells that differ in the last axis alone stand together, where there is another."""
-    amounts = {row.folder: float(row.figures[key] or 0) for row in rows}
+    name, amounts = _headed(key), {row.folder: float(row.figures[key] or 0) for row in rows}
     low, high = min(amounts.values()), max(amounts.values())
     if len(rows) > _MOST_COLUMNS or low < 0 or high <= low * _ALIKE:
         return None
@@ -562,10 +511,10 @@ def _figure_chart(answer: RunbookAnswer, key: str, name: str, rows: Sequence[Cel
     ]
     drawn = list(zip(_SERIES, series, strict=False))
     draw = partial(columns, name, f"{name} of each cell", drawn, given, tall=_TALL)
-    return Chart(draw, caption=f"{name}, {unit}" if unit else name)
+    return f"{name}, {unit}" if unit else name, doc.Chart(draw)
 
 
-def _steps_chart(answer: RunbookAnswer) -> list[Chart]:
+def _steps_chart(answer: RunbookAnswer) -> list[tuple[str, doc.Chart]]:
     """Where the step of each cell goes, each bar a whole step."""
     told = [row for row in answer.cells if sum(row.parts_ns.values()) > 0]
     if not told or len(told) > _MOST_COLUMNS:
@@ -581,7 +530,7 @@ def _steps_chart(answer: RunbookAnswer) -> list[Chart]:
         legend = {part.tone: part.name for part in parts} | legend
         bars.append(Bar(f"{_brief(row)}: {time_text(round(whole))}", parts))
     name = "Where a step goes, each bar a whole step"
-    return [Chart(partial(_bars_with_legend, name, bars, tuple(legend.items())), caption=name)]
+    return [(name, doc.Chart(partial(_bars_with_legend, name, bars, tuple(legend.items()))))]
 
 
 def _bars_with_legend(name: str, bars: Sequence[Bar], legend: tuple[tuple[str, str], ...]) -> Picture:

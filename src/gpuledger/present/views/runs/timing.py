@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
@@ -69,18 +70,13 @@ class TimeAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.time/1"):
     gpu_not_watched: str | None
     """Why there is no gpu, where one was used."""
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What makes the time less certain than it seems."""
-        found = (*_settling_remarks(self), *launch_remarks(self), *gpu_remarks(self))
-        return tuple(say("note: {note}", note=note) for note in found)
-
     def blocks(self) -> Iterator[doc.Block]:
         how = {(True, True): "CUDA graph", (True, False): say("eager")}.get((self.device == "cuda", self.graph), "")
         about = joined(" · ", [part for part in (self.device_name, how, caches_text(self)) if part])
         yield doc.Opening(self.operation, visible(about))
         yield doc.Conclusion(self.sentences[0])
-        yield from _in_each_medium(_sheet(self), self.sentences[1:])
+        yield doc.SheetBlock(_sheet(self))
+        yield doc.Remarks(self.sentences[1:], 6)
 
     def document(self) -> doc.Document:
         sheets = (_figures_sheet([_figures(self)]),)
@@ -116,18 +112,12 @@ def time_answer(name: str, timing: Timing, gpu: GpuReadings | None, unwatched: s
         gpu=gpu,
         gpu_not_watched=unwatched or None,
     )
-    return replace(answer, sentences=(_verdict(answer), *answer.notes))
+    notes = (*_settling_remarks(answer), *launch_remarks(answer), *gpu_remarks(answer))
+    return replace(answer, sentences=(_verdict(answer), *(say("note: {note}", note=note) for note in notes)))
 
 
 def _rounded(ends: tuple[float, float] | None) -> tuple[float, float] | None:
     return ends and (round(ends[0], 3), round(ends[1], 3))
-
-
-def _in_each_medium(sheet: Sheet, notes: tuple[str, ...]) -> Iterator[doc.Block]:
-    """The table; Markdown has its name over it."""
-    closing = (doc.Remarks(notes, 6),) if notes else ()
-    yield doc.Only(doc.Medium.TEXT, (doc.SheetBlock(sheet), *closing))
-    yield doc.Only(doc.Medium.MARKDOWN, (doc.SheetBlock(sheet, doc.SheetTitle.NAMED), *closing))
 
 
 def _figures(answer: TimeAnswer) -> dict[str, Any]:
@@ -158,24 +148,31 @@ def _figures_sheet(rows: Sequence[Mapping[str, Any]]) -> Sheet:
 def _sheet(answer: TimeAnswer) -> Sheet:
     """One line per quantity."""
     median, *others = sample_rows(answer)
-    columns = (
-        Column("what", say("What"), Unit.TEXT, lambda row: row[0]),
-        Column("value", say("Value"), Unit.TEXT, lambda row: row[1]),
+    asked = percent_text(answer.target_share)
+    interval = say("none: {samples} samples are too few (asked for {asked})", samples=answer.samples, asked=asked)
+    if answer.interval_ns is not None:
+        low, high = map(precise_time_text, answer.interval_ns)
+        share = percent_text(answer.reached_share or 0.0)
+        interval = say("{low} to {high} ({share}, asked for {asked})", low=low, high=high, share=share, asked=asked)
+    return _text_sheet(
+        "time",
+        (say("What"), say("Value")),
+        (median, (say("95 % interval"), interval), *others, *gpu_rows(answer.gpu)),
+        say("One call"),
     )
-    rows = (median, (say("95 % interval"), _interval(answer)), *others, *gpu_rows(answer.gpu))
-    return Sheet.of("time", say("One call"), columns, rows)
+
+
+def _text_sheet(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> Sheet:
+    columns = tuple(Column(str(place), head, Unit.TEXT, itemgetter(place)) for place, head in enumerate(heads))
+    return Sheet.of(name, title, columns, rows)
 
 
 def sample_rows(answer: TimeAnswer) -> list[tuple[str, str]]:
     """What the samples say, and how many they are."""
     calls: str = count_text(answer.calls)
     if answer.batch != 1:
-        calls = say(
-            "{calls} in {samples} samples of {batch}",
-            calls=calls,
-            samples=count_text(answer.samples),
-            batch=count_text(answer.batch),
-        )
+        batches = {"samples": count_text(answer.samples), "batch": count_text(answer.batch)}
+        calls = say("{calls} in {samples} samples of {batch}", calls=calls, **batches)
     p10, p90, least, most = map(precise_time_text, (answer.p10_ns, answer.p90_ns, answer.min_ns, answer.max_ns))
     return [
         (say("median"), precise_time_text(answer.median_ns)),
@@ -190,6 +187,7 @@ def gpu_rows(gpu: GpuReadings | None) -> list[tuple[str, str]]:
     """What the GPU did meanwhile, where it was watched."""
     if gpu is None:
         return []
+    what = ", ".join(limit.what for limit in gpu.limits if limit.is_throttling)
     highest = say("max {clock}", clock=gpu.highest_sm_mhz) if gpu.highest_sm_mhz else ""
     limit = say("limit {power}", power=f"{gpu.power_limit_mw / 1000:.0f}") if gpu.power_limit_mw else ""
     return [
@@ -197,33 +195,35 @@ def gpu_rows(gpu: GpuReadings | None) -> list[tuple[str, str]]:
         (say("memory clock"), _range(gpu.memory_mhz, 1, "MHz")),
         (say("power"), _range(gpu.power_mw, 1000, "W", limit)),
         (say("temperature"), _range(gpu.temperature_c, 1, "°C")),
-        (say("throttled"), _throttling(gpu)),
+        (say("throttled"), say("yes: {what}", what=what) if gpu.throttled else say("no")),
     ]
 
 
-def _settling_remarks(answer: TimeAnswer) -> list[str]:
+def _settling_remarks(answer: TimeAnswer) -> Iterator[str]:
     """What makes the time less certain than it seems."""
-    lines = list[str]()
-    drift = answer.drift_share
+    drift, off, asked = answer.drift_share, answer.reached_share, percent_text(answer.target_share)
     if not answer.settled:
-        took, reached = precise_time_text(answer.seconds * 1e9), _reached(answer)
-        lines.append(
-            say("did not converge within {time}: {reached}; --seconds gives it longer.", time=took, reached=reached)
-        )
-    if abs(drift) > answer.target_share:
-        share = f"{100 * abs(drift):.1f} %"
-        slower = say(
+        reached = say("{samples} samples are too few for an interval", samples=answer.samples)
+        if off is not None:
+            off_text = percent_text(off)
+            reached = say(
+                "the interval is within {share} of the median, asked for {asked}", share=off_text, asked=asked
+            )
+        took = precise_time_text(answer.seconds * 1e9)
+        yield say("did not converge within {time}: {reached}; --seconds gives it longer.", time=took, reached=reached)
+    share = f"{100 * abs(drift):.1f} %"
+    if drift > answer.target_share:
+        yield say(
             "the second half of the samples is {share} slower than the first: something changed, such as "
             "clocks or temperature.",
             share=share,
         )
-        faster = say(
+    elif -drift > answer.target_share:
+        yield say(
             "the second half of the samples is {share} faster than the first: something changed, such as "
             "clocks or temperature.",
             share=share,
         )
-        lines.append(slower if drift > 0 else faster)
-    return lines
 
 
 def launch_remarks(answer: TimeAnswer) -> list[str]:
@@ -236,20 +236,13 @@ def launch_remarks(answer: TimeAnswer) -> list[str]:
     return []
 
 
-def gpu_remarks(answer: TimeAnswer) -> list[str]:
+def gpu_remarks(answer: TimeAnswer) -> Iterator[str]:
     """What held the GPU back, or that it is not known."""
-    held = () if answer.gpu is None else answer.gpu.limits
-    lines: list[str] = [
-        say(
-            "clocks were throttled by {what} in {share} of the checks.",
-            what=limit.what,
-            share=percent_text(limit.share),
-        )
-        for limit in held
-    ]
+    for limit in () if answer.gpu is None else answer.gpu.limits:
+        share = percent_text(limit.share)
+        yield say("clocks were throttled by {what} in {share} of the checks.", what=limit.what, share=share)
     if answer.gpu_not_watched:
-        lines.append(say("clocks, power and throttling are unknown: {why}.", why=answer.gpu_not_watched))
-    return lines
+        yield say("clocks, power and throttling are unknown: {why}.", why=answer.gpu_not_watched)
 
 
 def caches_text(answer: TimeAnswer) -> str:
@@ -258,47 +251,13 @@ def caches_text(answer: TimeAnswer) -> str:
 
 
 def _verdict(answer: TimeAnswer) -> str:
-    time = precise_time_text(answer.median_ns)
+    figures = {"time": precise_time_text(answer.median_ns), "share": percent_text(answer.reached_share or 0.0)}
     if answer.interval_ns is None:
-        return say(
-            "One call takes {time}, with no interval: {samples} samples are too few.",
-            time=time,
-            samples=answer.samples,
-        )
-    off = percent_text(answer.reached_share or 0.0)
+        few = {"time": figures["time"], "samples": answer.samples}
+        return say("One call takes {time}, with no interval: {samples} samples are too few.", **few)
     if answer.settled:
-        return say("One call takes {time}, give or take {share}.", time=time, share=off)
-    return say("One call takes {time}, give or take {share}, not converged.", time=time, share=off)
-
-
-def _interval(answer: TimeAnswer) -> str:
-    found = answer.interval_ns
-    asked = percent_text(answer.target_share)
-    if found is None:
-        return say("none: {samples} samples are too few (asked for {asked})", samples=answer.samples, asked=asked)
-    low, high = map(precise_time_text, found)
-    return say(
-        "{low} to {high} ({share}, asked for {asked})",
-        low=low,
-        high=high,
-        share=percent_text(answer.reached_share or 0.0),
-        asked=asked,
-    )
-
-
-def _reached(answer: TimeAnswer) -> str:
-    off = answer.reached_share
-    asked = percent_text(answer.target_share)
-    if off is None:
-        return say("{samples} samples are too few for an interval", samples=answer.samples)
-    return say("the interval is within {share} of the median, asked for {asked}", share=percent_text(off), asked=asked)
-
-
-def _throttling(gpu: GpuReadings) -> str:
-    if not gpu.throttled:
-        return say("no")
-    what = ", ".join(limit.what for limit in gpu.limits if limit.is_throttling)
-    return say("yes: {what}", what=what)
+        return say("One call takes {time}, give or take {share}.", **figures)
+    return say("One call takes {time}, give or take {share}, not converged.", **figures)
 
 
 def _range(seen: SampledRange | None, divisor: int, unit: str, beside: str = "") -> str:
@@ -349,7 +308,8 @@ class TimedPairAnswer(VerbAnswer, frozen=True, kw_only=True, tag="gpuledger.time
         about = joined(" · ", (self.first.device_name, caches_text(self.first), say("in turns")))
         yield doc.Opening(f"{self.first.operation}, {self.second.operation}", visible(about))
         yield doc.Conclusion(self.sentences[0])
-        yield from _in_each_medium(_pair_sheet(self), self.sentences[1:])
+        yield doc.SheetBlock(_pair_sheet(self))
+        yield doc.Remarks(self.sentences[1:], 6)
 
     def document(self) -> doc.Document:
         sheets = (_pair_rows(self),)
@@ -414,52 +374,42 @@ def _pair_sheet(pair: TimedPairAnswer) -> Sheet:
         first, second = ("CUDA graph" if side.graph else say("eager") for side in (pair.first, pair.second))
         rows.append((say("run as"), first, second))
     rows += [(what, value, "") for what, value in gpu_rows(pair.first.gpu)]
-    columns = (
-        Column("what", say("What"), Unit.TEXT, lambda row: row[0]),
-        Column("first", pair.first.operation, Unit.TEXT, lambda row: row[1]),
-        Column("second", pair.second.operation, Unit.TEXT, lambda row: row[2]),
-    )
-    return Sheet.of("timepair", say("One call of each"), columns, rows)
+    heads = (say("What"), pair.first.operation, pair.second.operation)
+    return _text_sheet("timepair", heads, rows, say("One call of each"))
 
 
-def _pair_notes(pair: TimedPairAnswer) -> list[str]:
-    notes = list[str]()
+def _pair_notes(pair: TimedPairAnswer) -> Iterator[str]:
     if not pair.settled:
-        off, target = pair.reached_share, percent_text(pair.target_share)
+        off = pair.reached_share
         reached = (
             say("too few rounds") if off is None else say("the difference is known to {share}", share=percent_text(off))
         )
-        took = precise_time_text(pair.first.seconds * 1e9)
-        notes.append(
-            say(
-                "did not converge within {time}: {reached}, asked for {asked}; --seconds gives it longer.",
-                time=took,
-                reached=reached,
-                asked=target,
-            )
+        yield say(
+            "did not converge within {time}: {reached}, asked for {asked}; --seconds gives it longer.",
+            time=precise_time_text(pair.first.seconds * 1e9),
+            reached=reached,
+            asked=percent_text(pair.target_share),
         )
     if pair.first.graph != pair.second.graph:
         graph, eager = (side.operation for side in sorted((pair.first, pair.second), key=lambda side: not side.graph))
-        notes.append(
-            say(
-                "{graph} runs as a CUDA graph and {eager} does not: only one of them includes host time.",
-                graph=graph,
-                eager=eager,
-            )
+        yield say(
+            "{graph} runs as a CUDA graph and {eager} does not: only one of them includes host time.",
+            graph=graph,
+            eager=eager,
         )
     for side in (pair.first, pair.second):
-        notes += [say("{which}: {what}", which=side.operation, what=note) for note in launch_remarks(side)]
-    return [*notes, *gpu_remarks(pair.first)]
+        for note in launch_remarks(side):
+            yield say("{which}: {what}", which=side.operation, what=note)
+    yield from gpu_remarks(pair.first)
 
 
 def _pair_rows(pair: TimedPairAnswer) -> Sheet:
     """A row for each, the difference beside the second."""
     low, high = pair.interval_ns or (None, None)
-    empty = dict.fromkeys(("difference_ns", "difference_low_ns", "difference_high_ns", "difference_share"))
     difference = {
         "difference_ns": pair.difference_ns,
         "difference_low_ns": low,
         "difference_high_ns": high,
         "difference_share": pair.difference_share,
     }
-    return _figures_sheet([_figures(pair.first) | empty, _figures(pair.second) | difference])
+    return _figures_sheet([_figures(pair.first) | dict.fromkeys(difference), _figures(pair.second) | difference])

@@ -22,8 +22,7 @@ from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import joined, say
 from gpuledger.present import document as doc
-from gpuledger.present.row_sheets import row_sheet
-from gpuledger.present.sheet import plain
+from gpuledger.present.row_sheets import row_from, row_sheet
 from gpuledger.present.terms import BOUNDS
 from gpuledger.present.views.answer import Answer, health_rows
 from gpuledger.present.views.work.ncu_kernels import (
@@ -102,34 +101,27 @@ def plan_answer(
     notes: Sequence[Note],
 ) -> NcuPlanAnswer:  # fmt: skip
     """The plan in words; `profile` as the user called it."""
-    return NcuPlanAnswer(
+    return row_from(
+        NcuPlanAnswer,
+        *(cost, plan),
         profile=name,
         sentences=(_plan_verdict(plan), *_plan_remarks(plan, cost, len(commands), notes)),
         health=health_rows(notes),
-        gpu=plan.gpu,
-        steps=plan.steps,
         step_ns=plan.steady_ns // plan.steps,
-        coverage_share=plan.coverage_share,
         kernels_share=plan.replayable_share,
-        is_worthwhile=plan.is_worthwhile,
         commands=tuple(commands),
         reports=tuple(reports),
-        launches=cost.launches,
-        passes=cost.passes,
         expected_seconds=round(cost.seconds, 3),
         next=shlex.join(["gpuledger", "report", profile, *(f"--ncu={report}" for report in reports)]),
         kernels=tuple(
-            PlannedRow(
+            row_from(
+                PlannedRow,
+                kernel,
                 gpu=plan.gpu,
-                name=kernel.name,
                 launches=kernel.count / plan.steps,
                 time_ns=kernel.ns // plan.steps,
                 share=share(kernel.ns, plan.kernel_ns),
                 step_share=kernel.ns / plan.steady_ns,
-                left_out=kernel.left_out,
-                grid=kernel.grid,
-                block=kernel.block,
-                function=kernel.function,
                 range=kernel.place,
             )
             for kernel in plan.kernels
@@ -244,7 +236,7 @@ class ProfiledLaunch(Struct, frozen=True):
     """Position among the launches of its file."""
 
 
-class StepKernelRow(Row, frozen=True):
+class StepKernelRow(Row, frozen=True, kw_only=True):
     """Like kernels of a GPU's steady steps, and what the profiled launch that speaks for them says."""
 
     number: Annotated[int, Label("#", Unit.ID, meaning="by the order of execution")]
@@ -255,9 +247,9 @@ class StepKernelRow(Row, frozen=True):
     time_ns: Annotated[int, Label(say("Time"), Unit.NS, meaning="in all steady steps")]
     share: Annotated[float, Label(say("Share"), Unit.SHARE, meaning="of compute")]
     match: Annotated[MatchLevel, Label(say("Match"))]
-    bound: Annotated[str | None, Label(say("Bound by"), words=BOUNDS.__getitem__)]
-    limiter: Annotated[str | None, Label(say("Limiter"), words=LIMITERS.__getitem__)]
-    roof_share: Annotated[float | None, Label(say("Of roof"), Unit.SHARE, unknown="-")]
+    bound: Annotated[str | None, Label(say("Bound by"), words=BOUNDS.__getitem__)] = None
+    limiter: Annotated[str | None, Label(say("Limiter"), words=LIMITERS.__getitem__)] = None
+    roof_share: Annotated[float | None, Label(say("Of roof"), Unit.SHARE, unknown="-")] = None
     saving_per_step_ns: Annotated[int, Label(say("Saves per step"), Unit.NS, meaning="at 90 % of its nearest roof")]
     saving_ns: Annotated[int, Label(say("Saves"), Unit.NS, meaning="in all steady steps")]
     saving_share: Annotated[float, Label(say("Share of step"), Unit.SHARE, detail=2, meaning="that it would save")]
@@ -308,26 +300,17 @@ def _rows(matched: MatchedTimeline, device: Device) -> tuple[StepKernelRow, ...]
 def _row(number: int, match: KernelMatch, device: Device) -> StepKernelRow:
     kernel, launch, steps = match.entry, match.launch, device.step_count
     verdict = launch.verdict if launch is not None and match.covered else None
-    return StepKernelRow(
+    return row_from(
+        StepKernelRow,
+        *(kernel, match, *(() if verdict is None else (verdict,))),
         number=number,
         severity=KernelSeverity(match.severity),
-        name=kernel.name,
         calls=kernel.calls / steps,
         per_step_ns=kernel.time_ns // steps,
-        time_ns=kernel.time_ns,
-        share=match.share,
         match=MatchLevel(match.level),
-        bound=None if verdict is None else verdict.bound,
-        limiter=None if verdict is None else verdict.limiter,
-        roof_share=None if verdict is None else plain(verdict.roof_share),
         saving_per_step_ns=match.saving_ns // steps,
-        saving_ns=match.saving_ns,
         saving_share=match.saving_ns / max(device.steady_ns, 1),
         range=kernel.place,
-        grid=kernel.grid,
-        block=kernel.block,
-        in_layer=kernel.in_layer,
-        is_too_short=match.is_too_short,
         launch=None if launch is None else ProfiledLaunch(launch.launch.file, launch.launch.order),
     )
 

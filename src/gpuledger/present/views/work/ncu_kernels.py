@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Final
 
-from msgspec.structs import replace
-
 from gpuledger.analyse.kernels.step_kernels import HALF, HITS, PEAKS, ROOF, KernelTally
 from gpuledger.analyse.roofline.judgement import JudgedKernel, JudgedLaunch
 from gpuledger.analyse.roofline.roofs import Roof, RooflinePoint, Roofs
@@ -19,8 +17,8 @@ from gpuledger.answers.kernels import JudgedKernels
 from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.messages import Message, joined, say
 from gpuledger.present import document as doc
-from gpuledger.present.row_sheets import row_sheet
-from gpuledger.present.sheet import Sheet, plain
+from gpuledger.present.row_sheets import known, row_from, row_sheet
+from gpuledger.present.sheet import Sheet
 from gpuledger.present.terms import BOUNDS, made_at, made_line
 from gpuledger.present.views.answer import Answer, health_rows
 from gpuledger.rows import Label, LabelledCode, Row, Spread, Unit, share
@@ -69,8 +67,10 @@ CLOCKS: Final = say(
     "report PROFILE --ncu=FILE`)."
 )
 _RATE: Final = "dram_bytes_per_s"
-_FOR_PROGRAMS: Final = 7
-"""From this detail on, columns are for programs."""
+_FOR_PEOPLE: Final = (
+    *("name", "launches", "time_ns", "share", "bound", "limiter", "roof_share", "saving_ns", "severity"),
+    *("dram_bytes_per_s", "occupancy_share", "grid", "block"),
+)
 
 
 def bound_text(judged: JudgedLaunch) -> str:
@@ -260,71 +260,37 @@ def ncu_kernels_answer(judged: JudgedKernels) -> NcuKernelsAnswer:
 
 def ncu_kernels_sheet(rows: Sequence[NcuKernelRow]) -> Sheet:
     """For people, without the figures that only programs want."""
-    sheet = row_sheet("kernels", say("Kernels"), NcuKernelRow, rows)
-    kept = [place for place, column in enumerate(sheet.columns) if column.detail < _FOR_PROGRAMS]
-    return replace(
-        sheet,
-        columns=tuple(sheet.columns[place] for place in kept),
-        rows=tuple(tuple(row[place] for place in kept) for row in sheet.rows),
-        foot=tuple(tuple(row[place] for place in kept) for row in sheet.foot),
-    )
+    return row_sheet("kernels", say("Kernels"), NcuKernelRow, rows, fields=_FOR_PEOPLE)
 
 
 def ncu_kernel_row(judged: JudgedKernels, kernel: JudgedKernel) -> NcuKernelRow:
     """A kernel as its typical launch has it, with its figures over all."""
     typical = kernel.typical
     verdict, figures = typical.verdict, typical.figures
-    return NcuKernelRow(
-        name=kernel.name,
+    return row_from(
+        NcuKernelRow,
+        *(kernel, verdict, figures),
         launches=len(kernel.launches),
         time_ns=kernel.duration_ns,
         share=share(kernel.duration_ns, judged.total_ns),
-        bound=verdict.bound,
-        limiter=verdict.limiter,
-        roof_share=plain(verdict.roof_share),
-        saving_ns=plain(kernel.saving_ns),
         severity=KernelSeverity(judged.severity(kernel)),
-        grid=kernel.grid,
-        block=kernel.block,
-        waves=plain(figures.waves),
         wasted_share=None if verdict.wasted is None else verdict.wasted.share,
-        headroom=plain(kernel.headroom),
-        pipes=dict(figures.pipes),
-        stalls=dict(figures.stalls),
         orders=tuple(launch.launch.order for launch in kernel.launches),
-        because=verdict.because,
         depth=tuple(depth_lines(typical, kernel)),
-        **{key: plain(kernel.spread(key)) for key in FIGURE_NAMES},
+        **{key: known(kernel.spread(key)) for key in FIGURE_NAMES},
     )
 
 
 def _launch_row(judged: JudgedKernels, launch: JudgedLaunch, severity: str) -> NcuLaunchRow:
-    profiled, verdict, figures = launch.launch, launch.verdict, launch.figures
-    return NcuLaunchRow(
-        file=profiled.file,
-        order=profiled.order,
-        name=profiled.name,
-        grid=profiled.grid,
-        block=profiled.block,
-        device=profiled.device,
-        context=profiled.context,
-        stream=profiled.stream,
-        nvtx=tuple(profiled.nvtx),
-        time_ns=plain(figures.duration_ns),
+    verdict, figures = launch.verdict, launch.figures
+    return row_from(
+        NcuLaunchRow,
+        *(launch, launch.launch, verdict, figures),
+        time_ns=known(figures.duration_ns),
         share=share(launch.duration_ns, judged.total_ns),
-        dram_bytes_per_s=plain(figures.dram_bytes_per_s),
-        figures=plain(figures.shares),
-        waves=plain(figures.waves),
-        pipes=dict(figures.pipes),
-        bound=verdict.bound,
-        limiter=verdict.limiter,
-        roof_share=plain(verdict.roof_share),
-        headroom=plain(verdict.headroom),
+        figures={name: known(figure) for name, figure in figures.shares.items()},
         wasted_share=None if verdict.wasted is None else verdict.wasted.share,
-        because=verdict.because,
         severity=severity,
-        unreliable=figures.unreliable,
-        advice=launch.advice,
         roofline=launch.points,
     )
 

@@ -15,7 +15,7 @@ from gpuledger.analyse.operators.graph_places import MODULE, of_any_layer
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, say
-from gpuledger.present.row_sheets import row_sheet
+from gpuledger.present.row_sheets import known, row_from, row_sheet
 from gpuledger.present.sheet import Sheet
 from gpuledger.present.views.answer import Answer, health_rows, note_sentences, reasons
 from gpuledger.present.views.words import NAMED, names_with_shares, none_sentence, step_time_text
@@ -192,26 +192,23 @@ def ops_answer(name: str, trace: Trace, devices: Sequence[Device], all_costs: Se
         operators=tuple(row for device, costs in of_all for row in _operator_rows(device, costs)),
         by_shape=tuple(row for costs in all_costs for row in _shape_rows(costs)),
         host=tuple(
-            HostCostRow(
+            row_from(
+                HostCostRow,
+                cost,
                 gpu=costs.gpu,
-                kind=cost.kind,
-                name=cost.name,
                 where=cost.place,
-                count=cost.count,
                 per_step=_per_step(device, cost.count),
-                host_ns=cost.host_ns,
                 gpu_ns=cost.device_ns,
             )
             for device, costs in of_all
             for cost in costs.host
         ),
         graph_work=tuple(
-            GraphWorkRow(
+            row_from(
+                GraphWorkRow,
+                work,
                 gpu=costs.gpu,
-                path=work.path,
                 known_by=work.source,
-                where=work.where,
-                count=work.count,
                 per_step=_per_step(device, work.count),
                 gpu_ns=work.device_ns,
                 share=share(work.device_ns, costs.graphs.device_ns),
@@ -230,39 +227,31 @@ def _coverage_row(costs: OperatorCosts) -> CoverageRow:
     operators, work, graphs = costs.operators, costs.work, costs.graphs
     return CoverageRow(
         gpu=costs.gpu,
-        operator_share=_known(operators.attributed_share),
-        annotation_share=_known(operators.annotated_share),
+        operator_share=known(operators.attributed_share),
+        annotation_share=known(operators.annotated_share),
         graph_share=share(graphs.device_ns, operators.device_ns) if graphs.launches else None,
         graph_named_share=graphs.named_share,
         flops=work.flops if work.work else None,
         counted_share=work.coverage if work.work else None,
-        mfu=_known(work.mfu),
+        mfu=known(work.mfu),
         is_upper_bound=work.is_bound,
         without_peak_share=work.without_peak_share or None,
         model=work.gpu,
     )
 
 
-def _known(figure: float | NotMeasured) -> float | None:
-    return None if isinstance(figure, NotMeasured) else figure
-
-
 def _operator_rows(device: Device, costs: OperatorCosts) -> Iterator[OperatorRow]:
     operators = costs.operators
     for group in operators.by_name:
         lit = costs.lit.get(group.name)
-        yield OperatorRow(
+        yield row_from(
+            OperatorRow,
+            group,
             gpu=costs.gpu,
-            name=group.name,
-            count=group.count,
             per_step=_per_step(device, group.count),
-            host_ns=group.host_ns,
-            host_self_ns=group.host_self_ns,
             gpu_ns=group.device_ns,
             gpu_self_ns=group.device_self_ns,
             share=share(group.device_self_ns, operators.device_ns),
-            kernels=group.kernels,
-            launches=group.launches,
             light_share=None if lit is None else lit.share,
             beyond_light_ns=None if lit is None else lit.beyond_ns,
             light_source=None if lit is None else SOURCES[lit.source],

@@ -35,7 +35,7 @@ from gpuledger.catalog.kernel_names import cut_label, label
 from gpuledger.ledger.device import Device
 from gpuledger.messages import Message, joined, say
 from gpuledger.present.document import Block, Heading, Paragraph, SheetBlock
-from gpuledger.present.row_sheets import row_sheet
+from gpuledger.present.row_sheets import row_from, row_sheet
 from gpuledger.present.sheet import Sheet
 from gpuledger.rows import Gpu, Label, Row, ShareInterval, Unit, share
 from gpuledger.units import count_text, share_text, time_text
@@ -238,11 +238,9 @@ def sampled_gpu(device: Device, use: SampledUse, held: tuple[CounterComparison, 
     kernels, stretches = use
     clock, gpu = stretches.clock, device.gpu
     return SampledGpu(
-        SamplingRow(
-            gpu=gpu,
-            samples=kernels.samples,
-            period_ns=kernels.period_ns,
-            lag_ns=kernels.lag_ns,
+        row_from(
+            SamplingRow,
+            kernels,
             lowest_hz=None if clock is None else round(clock.lowest_hz),
             most_hz=None if clock is None else round(clock.most_hz),
             highest_hz=None if clock is None else clock.highest_hz,
@@ -255,7 +253,18 @@ def sampled_gpu(device: Device, use: SampledUse, held: tuple[CounterComparison, 
         steps=step_uses(device, stretches),
         kernels=tuple(_kernel_use(device, kernel, _whole_ns(kernels.kernels)) for kernel in kernels.kernels),
         agreement=agreement_rows(gpu, held),
-        compared=tuple(_compared(gpu, figure) for figure in held),
+        compared=tuple(
+            row_from(
+                ComparedRow,
+                *(figure, figure.kernel),
+                gpu=gpu,
+                name=figure.kernel.full_name,
+                counter=figure.metric,
+                sampled=_interval(figure.sampled),
+                counted=round(figure.counted / 100, 4),
+            )
+            for figure in held
+        ),
     )
 
 
@@ -304,35 +313,17 @@ def _kernel_use(device: Device, kernel: KernelUse, whole_ns: int) -> KernelUseRo
     }
     figures["dram"] = None if kernel.dram is None else _interval(kernel.dram)
     limit = kernel.occupancy_limit
-    return KernelUseRow(
+    return row_from(
+        KernelUseRow,
+        kernel,
         gpu=device.gpu,
         name=kernel.full_name,
-        launches=kernel.launches,
-        time_ns=kernel.time_ns,
         per_step_ns=None if device.steps is None else kernel.time_ns // device.step_count,
         share=share(kernel.time_ns, whole_ns),
         **figures,
         bound=kernel.use_class,
-        occupancy=kernel.occupancy,
         occupancy_limit=None if limit is None else limit.share,
         limited_by=None if limit is None else limit.limited_by,
-        grid=kernel.grid,
-        block=kernel.block,
-    )
-
-
-def _compared(gpu: int, figure: CounterComparison) -> ComparedRow:
-    kernel = figure.kernel
-    return ComparedRow(
-        gpu=gpu,
-        name=kernel.full_name,
-        counter=figure.metric,
-        sampled=_interval(figure.sampled),
-        counted=round(figure.counted / 100, 4),
-        is_held=figure.is_held,
-        time_ns=kernel.time_ns,
-        grid=kernel.grid,
-        block=kernel.block,
     )
 
 

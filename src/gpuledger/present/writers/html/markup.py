@@ -6,9 +6,11 @@ Markup itself is written out where it is used, with a pair of braces for each va
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from gpuledger.messages import translated
+from gpuledger.present.document import Tell
 from gpuledger.present.safe_text import unbroken, visible, visible_json
 
 _ESCAPED: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&#39;", '"': "&#34;"})
@@ -25,7 +27,8 @@ class MarkupWriter:
     """Puts values into markup for a reader of one language."""
 
     def __init__(self, language: str) -> None:
-        self._language = language
+        self.language = language
+        self.tell: Final[Tell] = partial(translated, language=language)
 
     def put(self, markup: str, *values: str | int) -> Html:
         """The markup with a value in the place of each pair of braces."""
@@ -39,11 +42,11 @@ class MarkupWriter:
         """A value on its way into markup."""
         if isinstance(value, Html):
             return value
-        return escaped(visible(translated(value, self._language))) if isinstance(value, str) else str(value)
+        return escaped(visible(self.tell(value))) if isinstance(value, str) else str(value)
 
     def coded(self, text: str) -> Html:
         """Text with what stands between backquotes as code; a number stays with its unit."""
-        pieces = [escaped(piece) for piece in unbroken(visible(translated(text, self._language))).split("`")]
+        pieces = [escaped(piece) for piece in unbroken(visible(self.tell(text))).split("`")]
         if len(pieces) % 2 == 0:
             return Html("`".join(pieces))
         return Html("".join(f"<code>{piece}</code>" if place % 2 else piece for place, piece in enumerate(pieces)))

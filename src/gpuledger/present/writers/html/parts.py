@@ -1,90 +1,146 @@
-"""What a page is made of, as HTML: charts, tables, findings, and the boxes that its scripts draw in."""
+"""Blocks of a document as parts of a page: charts, tables, findings, and the boxes that its scripts draw in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
+from functools import cache
+from itertools import islice
 from typing import Final
 
-from msgspec import Struct
+from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
-from gpuledger.present.charts.svg import Picture, is_hatched, svg
-from gpuledger.present.document import TimelinePlace
-from gpuledger.present.writers.html.markup import Html, MarkupWriter, joined_html, json_html
-from gpuledger.present.writers.html.tables import ColumnHead, HtmlTable, TableCell
+from gpuledger.findings.pages import codes
+from gpuledger.findings.pages import page as advice_page
+from gpuledger.messages import Message, capitalised, say
+from gpuledger.present import document as doc
+from gpuledger.present.charts.over_time import shade_map
+from gpuledger.present.charts.svg import svg
+from gpuledger.present.finding_words import finding_points, plain_range, plain_words, then_words
+from gpuledger.present.safe_text import shell_lines
+from gpuledger.present.writers.html.markup import Html, joined_html, json_html
+from gpuledger.present.writers.html.scripted import flame_json, steps_json, timeline_json
+from gpuledger.present.writers.html.tables import Room, TableWriter
+from gpuledger.units import instant_text, share_text
 
-_DEEPEST: Final = 9
-"""So many depths of a tree are set in differently, by classes of the style sheet."""
-
-_SHORT: Final = 26
-"""Letters of a cell that is not broken into lines."""
-
-
-class FindingCard(Struct, frozen=True):
-    """What is shown of a finding, on the first screen and in its section."""
-
-    code: str
-    claim: str
-    saving: str
-    share: str
-    interval: str
-    place: TimelinePlace | None
-    saving_ns: int
-    saving_ns_per_step: int | None
-    facts: Sequence[tuple[str, str]]
-    evidence: Sequence[str]
-    command: str
-    explained: Html
-    """Our page about its code; empty where another card has it, which is then called `elsewhere`."""
-    elsewhere: str
+_NEEDS_SCRIPT: Final = say("The timeline needs JavaScript; `gpuledger view` shows the whole run in Perfetto.")
+_TIMELINE_HELP: Final = say(
+    "Drag to pan; scroll zooms after a click, or with Ctrl. Keys: W/S zoom, A/D pan, arrows go "
+    "from event to event, L jumps between a launch and its kernel, F fits, / searches, N goes to "
+    "the next hit, T shows threads that only wait."
+)
+_FLAME_HELP: Final = say("Click or press Enter to zoom in; arrows move between frames; Escape zooms out.")
 
 
-class PartWriter(MarkupWriter):
-    """Parts of a page in one language; `words` is what they say themselves."""
+class PartWriter(TableWriter):
+    """Writes blocks for one reader: in a language, with so much room; `command` makes the page again."""
 
-    def __init__(self, language: str, words: Mapping[str, str]) -> None:
-        super().__init__(language)
-        self._words = words
+    def __init__(self, language: str, room: Room, command: str) -> None:
+        super().__init__(language, room)
+        self._command: Final = command
+        self.other_stretches = Html()
+        """Of the timeline, for the end of the page."""
 
-    def text(self, text: str, tone: str = "") -> Html:
+    def section(self, section: doc.Section) -> Html:
+        """Open, or folded behind its result."""
+        heading = self.put('<h2 id="{}-title">{}</h2>', section.name, self.short(section.title))
+        parts = self.parts(section.blocks)
+        if section.result:
+            result = self.coded(self.short(section.result))
+            folded = '<details class="fold"><summary>{}<span>{}</span></summary>\n{}\n</details>'
+            shown = self.put(folded, heading, result, parts)
+        else:
+            shown = joined_html((heading, parts), "\n")
+        return self.put('<section id="{0}" aria-labelledby="{0}-title">\n{1}\n</section>\n', section.name, shown)
+
+    def parts(self, blocks: Iterable[doc.Block], paragraph: int = 4) -> Html:
+        """One part after another; a table takes its caption from a heading right before it."""
+        parts: list[Html] = []
+        above = ""
+        for block in blocks:
+            if above and isinstance(block, doc.SheetBlock) and block.sheet.all_rows:
+                block = replace(block, sheet=replace(block.sheet, title=above), is_quiet=True)
+            parts.append(self._block(block, paragraph))
+            above = self.short(block.text) if isinstance(block, doc.Heading) else ""
+        return joined_html(parts, "\n")
+
+    def _block(self, block: doc.Block, paragraph: int) -> Html:  # noqa: C901, PLR0911, PLR0912 - a case per block
+        match block:
+            case doc.Heading(text):
+                return self.put("<h3>{}</h3>", self.short(text))
+            case doc.Paragraph(text, tone):
+                return self._text(self.short(text, paragraph), tone)
+            case doc.Points(title, items):
+                return self._listing(title, items)
+            case doc.Definitions(title, entries):
+                return self._listing(title, (": ".join(map(self.tell, entry)) for entry in entries))
+            case doc.SheetBlock(sheet) if not sheet.all_rows:
+                return self._text(say("{reason}.", reason=sheet.why_no_rows), "unknown")
+            case doc.SheetBlock():
+                return self.table(block)
+            case doc.ShellCommands(commands):
+                return joined_html((self._shell(shell_lines(command)[0]) for command in commands), "\n")
+            case doc.Reproduce():
+                return self._shell(self._command)
+            case doc.Findings(form=doc.FindingsForm.POINTS):
+                return self.parts(map(finding_points, block.entries))
+            case doc.Findings(form=doc.FindingsForm.TOP):
+                return self._top_findings(block)
+            case doc.Findings():
+                return self._cards(block)
+            case doc.Chart():
+                return self._chart(block)
+            case doc.LedgerBlock(chart=chart):
+                return self._chart(chart)
+            case doc.Shades():
+                said, chart = shade_map(block)
+                return joined_html((self._text(said, "lead"), self._chart(chart)), "\n")
+            case doc.TimelineBlock():
+                return self._timeline(block)
+            case doc.FlameBlock():
+                return self._flame(block)
+            case doc.StepStrip():
+                return self._steps(block)
+            case _:
+                raise TypeError(f"a page has no place for {type(block).__name__}")
+
+    def _text(self, text: str, tone: str = "") -> Html:
         return self.put("<p{}>{}</p>", self.put_if(tone, ' class="{}"', tone), self.coded(text))
 
-    def listing(self, title: str, lines: Iterable[str]) -> Html:
-        items = joined_html(self.put("<li>{}</li>\n", self.coded(line)) for line in lines)
-        titled = self.put_if(title, '<p class="term">{}</p>\n', title)
-        return self.put('<div class="listing">\n{}<ul>\n{}</ul>\n</div>', titled, items)
+    def _listing(self, title: str, lines: Iterable[str]) -> Html:
+        items = [self.put("<li>{}</li>\n", self.coded(self.short(line))) for line in islice(lines, self.room.rows)]
+        titled = self.put_if(title, '<p class="term">{}</p>\n', self.short(title))
+        return self.put('<div class="listing">\n{}<ul>\n{}</ul>\n</div>', titled, joined_html(items))
 
-    def command(self, text: str) -> Html:
+    def _shell(self, text: str) -> Html:
         return self.put(
             '<p class="command"><code>{}</code>'
             '<button type="button" class="copy" data-done="{}" hidden>{}</button></p>',
-            text,
-            self._words["copied"],
-            self._words["copy"],
+            *(text, say("Copied"), say("Copy")),
         )
 
-    def chart(self, picture: Picture, caption: str = "", name: str = "") -> Html:
-        under = Html()
-        if picture.legend or caption:
-            items = [self.put("<li>{}{}</li>\n", self._swatch(tone), text) for tone, text in picture.legend]
+    def _chart(self, chart: doc.Chart) -> Html:
+        picture, under = chart.picture(self.tell), Html()
+        if picture.legend or chart.caption:
+            items = [self.put("<li>{}{}</li>\n", self.swatch(tone), text) for tone, text in picture.legend]
             legend = self.put_if(items, '<ul class="legend">\n{}</ul>\n', joined_html(items))
-            said = self.put_if(caption, "<p>{}</p>", self.coded(caption))
+            said = self.put_if(chart.caption, "<p>{}</p>", self.coded(chart.caption))
             under = self.put("<figcaption>\n{}{}</figcaption>\n", legend, said)
-        anchor = self.put_if(name, ' id="{}"', name)
+        anchor = self.put_if(chart.name, ' id="{}"', chart.name)
         return self.put('<figure class="chart"{}>\n{}\n{}</figure>', anchor, Html(svg(picture)), under)
 
-    def steps(self, chart: Html, still: Html, json: str) -> Html:
+    def _steps(self, block: doc.StepStrip) -> Html:
         return self.put(
             '<div class="strip">\n<div id="step-cursor" data-label="{}">{}\n</div>\n<div id="step-panel">\n'
             '<div id="step-chosen" aria-live="polite"></div>\n{}\n</div>\n'
             '<script type="application/json" id="steps-json">{}</script>\n</div>',
-            self._words["step"],
-            chart,
-            still,
-            json_html(json),
+            *(say("Step"), self._chart(block.chart), self.table(block.still), json_html(steps_json(block, self.tell))),
         )
 
-    def timeline(self, json: str, fix: str) -> Html:
-        word = self._words
+    def _timeline(self, block: doc.TimelineBlock) -> Html:
+        first, others = timeline_json(block, self.tell, self.room.letters)
+        held = '<script type="application/json" id="timeline-others">{}</script>\n'
+        self.other_stretches = self.put_if(others, held, json_html(others))
         return self.put(
             '<p class="needs-script unknown">{}</p>\n<div id="timeline-box" hidden>\n<div class="tl-tools">\n'
             '<label>{} <select></select></label>\n<span class="tl-search"><label>{} <input type="search" '
@@ -102,14 +158,15 @@ class PartWriter(MarkupWriter):
             '<p class="note tl-note"></p>\n<p class="tl-live" aria-live="polite"></p>\n'
             '<div class="tl-panel" aria-live="polite"></div>\n</div>\n'
             '<script type="application/json" id="timeline-json">{}</script>',
-            self.coded(word["needs_script"]),
-            *(word[name] for name in ("stretch", "search", "find", "previous", "next")),
-            fix,
-            *(word[name] for name in ("zoom_out", "zoom_in", "all", "copied", "link", "timeline", "timeline_help")),
-            json_html(json),
+            self.coded(_NEEDS_SCRIPT),
+            *(say("Show"), say("Search"), say("kernel, call, range"), say("Previous"), say("Next")),
+            say("with {code} fixed", code=block.fixed.code) if block.fixed is not None else "",
+            *(say("Zoom out"), say("Zoom in"), say("Fit"), say("Copied"), say("Copy link"), say("Timeline")),
+            *(_TIMELINE_HELP, json_html(first)),
         )
 
-    def flame(self, json: str, still: Html) -> Html:
+    def _flame(self, block: doc.FlameBlock) -> Html:
+        still = Html() if block.still is None else self._chart(block.still)
         return self.put(
             '<div id="flame-box" hidden>\n<div class="tl-tools">\n<label>{} <select class="fl-tree"></select></label>\n'
             '<label>{} <select class="fl-side"></select></label>\n'
@@ -118,150 +175,122 @@ class PartWriter(MarkupWriter):
             '<div class="fl-frame" role="tree" aria-label="{}" aria-describedby="fl-help"></div>\n'
             '<p class="fl-said" aria-live="polite"></p>\n<p class="note" id="fl-help">{}</p>\n</div>\n{}'
             '<script type="application/json" id="flame-json">{}</script>',
-            *(self._words[name] for name in ("by", "time_of", "search", "zoom_back", "flame", "flame_help")),
+            *(say("By"), say("Time"), say("Search"), say("Reset zoom"), say("Flame graph"), _FLAME_HELP),
             self.put_if(still, '<div class="still">{}\n</div>\n', still),
-            json_html(json),
+            json_html(flame_json(block, self.tell, self.room.letters)),
         )
 
-    def top_findings(self, cards: Iterable[FindingCard]) -> Html:
+    def _top_findings(self, block: doc.Findings) -> Html:
         """The few of the first screen."""
         items = []
-        for card in cards:
-            share = self.put_if(card.share, " ({})", self.coded(card.share))
-            interval = self.put_if(card.interval, " <small>{}</small>", card.interval)
+        for shown in block.entries:
             said = self.put(
                 '<b>{}</b>\n<span class="saving">{}{}{}</span>\n<span class="code">{}</span>\n',
-                *(self.coded(card.claim), self.coded(card.saving), share, interval, card.code),
+                self._claim(shown),
+                self.coded(capitalised(shown.saving or "")),
+                self.put_if(shown.share is not None, " ({})", self.coded(share_text(shown.share or 0.0))),
+                self._plain_saving(shown),
+                shown.finding.code,
             )
-            items.append(self.put("<li>\n{}\n</li>\n", self._linked(said, card.place, card.code)))
+            items.append(self.put("<li>\n{}\n</li>\n", self.linked(said, shown.place, shown.finding.code)))
+        return self.put('<ol class="top-findings" aria-label="{}">\n{}</ol>', say("What to do"), joined_html(items))
+
+    def _claim(self, shown: doc.ShownFinding) -> Html:
+        return self.coded(self.short(capitalised(self.tell(shown.finding.claim))))
+
+    def _plain_saving(self, shown: doc.ShownFinding) -> Html:
+        if (bounds := plain_range(shown.finding)) is None:
+            return Html()
         return self.put(
-            '<ol class="top-findings" aria-label="{}">\n{}</ol>', self._words["what_to_do"], joined_html(items)
+            " <small>{}</small>", say("without the profiler {low} to {high}", low=bounds[0], high=bounds[1])
         )
 
-    def cards(self, cards: Iterable[FindingCard]) -> Html:
-        return self.put('<ol class="cards">\n{}</ol>', joined_html(map(self._card, cards)))
+    def _cards(self, block: doc.Findings) -> Html:
+        """A card each, with our page about its code folded away in the first card of the code."""
+        explained = set[str]()
+        cards = []
+        for shown in block.entries:
+            cards.append(self._card(block, shown, is_explained=shown.finding.code in explained))
+            explained.add(shown.finding.code)
+        return self.put('<ol class="cards">\n{}</ol>', joined_html(cards))
 
-    def _card(self, card: FindingCard) -> Html:
-        per_step = card.saving_ns_per_step
-        share = self.put_if(card.share, " <span>{}</span>", card.share)
-        seen = (
-            Html()
-            if card.place is None
-            else self._linked(Html(self.shown(self._words["place"])), card.place, card.code)
+    def _card(self, block: doc.Findings, shown: doc.ShownFinding, *, is_explained: bool) -> Html:
+        finding, code = shown.finding, shown.finding.code
+        per_step, explanation = finding.saving_ns_per_step, Html(explanation_html(code, self.language))
+        share = self.put_if(shown.share is not None, " <span>{}</span>", share_text(shown.share or 0.0))
+        saving = '<p class="saving"><b>{}</b>{}</p>\n'
+        seen = self.linked(Html(self.shown(say("Show on the timeline"))), shown.place, code)
+        evidence = joined_html(
+            self.put("<li>{}</li>\n", self.coded(self.short(sentence)))
+            for sentence in finding.sentences
+            if sentence != shown.fix
         )
-        evidence = joined_html(self.put("<li>{}</li>\n", self.coded(sentence)) for sentence in card.evidence)
-        facts = (self.put("<div><dt>{}</dt><dd>{}</dd></div>\n", name, self.coded(fact)) for name, fact in card.facts)
+        facts = (
+            self.put("<div><dt>{}</dt><dd>{}</dd></div>\n", name, self.coded(fact))
+            for name, fact in self._facts(block, shown)
+        )
         explain = '<details class="explain" id="explain-{}"><summary>{}</summary>\n<div>{}</div>\n</details>\n'
-        elsewhere = '<p class="note"><a href="#{}">{}</a></p>\n'
+        why = self.put_if(explanation, explain, code, say("Why, how it was detected, how to fix it"), explanation)
+        if is_explained and explanation:
+            why = self.put('<p class="note"><a href="#explain-{}">{}</a></p>\n', code, say("Explained above"))
         return joined_html(
             (
-                self.put('<li class="card" data-code="{}" data-saving-ns="{}"', card.code, card.saving_ns),
+                self.put('<li class="card" data-code="{}" data-saving-ns="{}"', code, finding.saving_ns),
                 self.put_if(per_step is not None, ' data-saving-ns-per-step="{}"', per_step or 0),
-                self.put('>\n<div class="head">\n<h3>{}</h3>\n', card.code),
-                self.put_if(card.saving, '<p class="saving"><b>{}</b>{}</p>\n', card.saving, share),
-                self.put('</div>\n<p class="claim">{}</p>\n', self.coded(card.claim)),
-                self.put_if(seen, '<p class="seen">{}</p>\n', seen),
-                self.put_if(
-                    evidence, '<ul class="evidence" aria-label="{}">\n{}</ul>\n', self._words["evidence"], evidence
-                ),
-                self.put('<dl class="facts">\n{}</dl>\n{}\n', joined_html(facts), self.command(card.command)),
-                self.put_if(card.explained, explain, card.code, self._words["explain"], card.explained),
-                self.put_if(card.elsewhere, elsewhere, card.elsewhere, self._words["explained_above"]),
+                self.put('>\n<div class="head">\n<h3>{}</h3>\n', code),
+                self.put_if(shown.saving is not None, saving, capitalised(shown.saving or ""), share),
+                self.put('</div>\n<p class="claim">{}</p>\n', self._claim(shown)),
+                self.put_if(shown.place is not None, '<p class="seen">{}</p>\n', seen),
+                self.put_if(evidence, '<ul class="evidence" aria-label="{}">\n{}</ul>\n', say("Evidence"), evidence),
+                self.put('<dl class="facts">\n{}</dl>\n{}\n', joined_html(facts), self._shell(finding.next)),
+                why,
                 Html("</li>\n"),
             )
         )
 
-    def table(self, table: HtmlTable) -> Html:
-        zero = table.zero_rows
-        rows = []
-        for row, is_zero in zip(table.rows, zero, strict=True):
-            kind = ' class="zero"' if is_zero else ""
-            if table.families is not None:
-                kind = self.put(kind + ' data-family="{}"', row[table.families].text)
-            rows.append(self.put("<tr{}>{}</tr>\n", Html(kind), self._cells(row, table.heads)))
-        foot = joined_html(self.put("<tr>{}</tr>\n", self._cells(row, table.heads)) for row in table.foot)
-        heads = (
-            self.put('<th scope="col"{}>{}</th>\n', Html(' class="n"' * head.number), head.text or "·")
-            for head in table.heads
+    @staticmethod
+    def _facts(block: doc.Findings, shown: doc.ShownFinding) -> list[tuple[str, str]]:
+        finding, example = shown.finding, None
+        if finding.example is not None and block.zero_ns is not None:
+            start, end = (instant_text(instant - block.zero_ns) for instant in finding.example)
+            example = say("{start} to {end}", start=start, end=end)
+        facts = (
+            (say("fix"), shown.fix),
+            (say("in order"), _in_order(block, shown)),
+            (say("without the profiler"), plain_words(finding)),
+            (say("confidence"), finding.confidence),
+            (say("on"), say("GPU {gpu}", gpu=finding.gpu) if block.names_gpu and finding.gpu >= 0 else None),
+            (say("if"), finding.assumption or None),
+            (say("for example"), example),
         )
-        return self.put(
-            '<div class="table">\n{}<div class="scroll{}" role="region" tabindex="0" aria-label="{}">\n'
-            "<table{}{}>\n<caption{}>{}</caption>\n<thead><tr>\n{}</tr></thead>\n<tbody>\n{}</tbody>\n{}"
-            "</table>\n</div>\n</div>",
-            self._tools(table, sum(zero)) if table.copies else Html(),
-            " tall" if table.tall else "",
-            table.caption,
-            self.put_if(table.name, ' id="{}"', table.name),
-            Html(' class="sorts"' * table.sorts),
-            Html(' class="quiet"' * table.quiet),
-            self.coded(table.caption),
-            joined_html(heads),
-            joined_html(rows),
-            self.put_if(foot, "<tfoot>\n{}</tfoot>\n", foot),
-        )
+        return [(name, value) for name, value in facts if value is not None]
 
-    def _tools(self, table: HtmlTable, folded: int) -> Html:
-        word, names = self._words, table.family_names
-        search = '<label>{} <input type="search" autocomplete="off" spellcheck="false"></label>\n'
-        choice = '<label>{} <select><option value="">{}</option>{}</select></label>\n'
-        unfold = '<button type="button" class="unfold" aria-expanded="false">{} ({})</button>\n'
-        options = joined_html(self.put("<option>{}</option>", name) for name in names)
-        return self.put(
-            '<div class="tools" hidden>\n{}{}{}<button type="button" class="csv" data-done="{}">{}</button>\n'
-            "<output></output></div>\n",
-            self.put_if(table.searches, search, word["filter"]),
-            self.put_if(len(names) > 1, choice, word["family"], word["every_family"], options),
-            self.put_if(folded, unfold, word["unfold"], folded),
-            word["copied"],
-            word["csv"],
-        )
 
-    def _cells(self, row: Sequence[TableCell], heads: Sequence[ColumnHead]) -> Html:
-        cells = []
-        for place, (cell, head) in enumerate(zip(row, heads, strict=True)):
-            tag = "td" if place else 'th scope="row"'
-            if head.number:
-                tag += ' class="n"'
-            elif head.names or cell.tone or len(cell.text) <= _SHORT:
-                tag += ' class="k"'
-            value = self.put_if(cell.value, ' data-value="{}"', cell.value)
-            cells.append(f"<{tag}{value}>{self._inside(cell)}</{tag[:2]}>")
-        return Html("".join(cells))
+def _in_order(block: doc.Findings, shown: doc.ShownFinding) -> Message | None:
+    """What it adds after those before it, of which the first has none."""
+    finding = shown.finding
+    first = next((shown.finding for shown in block.entries if shown.finding.then_ns is not None), None)
+    if finding.then_ns is None or finding is first:
+        return None
+    return then_words(finding) or say("saves as much once those above are fixed")
 
-    def _inside(self, cell: TableCell) -> Html:
-        before = Html()
-        if cell.share is not None:
-            bar = '<svg class="bar" aria-hidden="true"><rect height="100%" width="{}%" class="f-accent"/></svg>'
-            before = self.put(bar, f"{100 * cell.share:.1f}")
-        if cell.depth:
-            before = self.put('{}<span class="d{}"></span>', before, min(cell.depth, _DEEPEST))
-        if cell.tone:
-            before = joined_html((before, self._swatch(cell.tone)))
-        if cell.badge:
-            return self.put('{}<span class="badge {}">{}</span>', before, cell.badge, cell.text)
-        if cell.whole:
-            folded = '{}<details class="name"><summary>{}</summary><code>{}</code></details>'
-            return self.put(folded, before, cell.text, cell.whole)
-        if cell.place is not None:
-            return self.put("{}{}", before, self._linked(Html(self.shown(cell.text)), cell.place, cell.text))
-        return self.put("{}{}" if cell.share is None else '{}<span class="p">{}</span>', before, cell.text)
 
-    def _swatch(self, tone: str) -> Html:
-        lines = Html('<rect width="12" height="12" fill="url(#hatch)"/>' if is_hatched(tone) else "")
-        colour = self.put('<rect width="12" height="12" class="f-{}"/>{}', tone, lines)
-        return self.put('<svg class="swatch" width="12" height="12" aria-hidden="true">{}</svg>', colour)
+@cache
+def explanation_html(code: str, language: str) -> str:
+    """Our own page about a code as HTML, without its title, headings two levels down; empty where there is none.
 
-    def _linked(self, said: Html, place: TimelinePlace | None, what: str) -> Html:
-        """A link to a place on the timeline, with what is to be marked there."""
-        if place is None:
-            return said
-        marks = (("triggers", place.triggers), ("correlations", place.correlations))
-        return self.put(
-            '<a href="#timeline" data-stretch="{}" data-start="{}" data-end="{}" data-what="{}"{}{}>{}</a>',
-            *(place.stretch, place.start_ns, place.end_ns, what),
-            joined_html(
-                self.put_if(numbers, f' data-{name}="{{}}"', " ".join(map(str, numbers))) for name, numbers in marks
-            ),
-            self.put_if(place.tone, ' data-tone="{}"', place.tone),
-            said,
-        )
+    The pages are part of the package, so their text is trusted; raw HTML in them would be shown as text all the same.
+    """
+    if code not in codes():
+        return ""
+    _, _, body = advice_page(code, language).partition("\n")
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = markdown.parse(body)
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(int(token.tag[1]) + 2, 6)}"
+        if token.type == "th_open":
+            token.attrSet("scope", "col")
+        if token.type == "table_open":
+            token.attrSet("aria-label", code)
+    return str(markdown.renderer.render(tokens, markdown.options, {}))

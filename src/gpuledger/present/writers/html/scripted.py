@@ -39,7 +39,7 @@ from gpuledger.messages import Message, say
 from gpuledger.present.document import FlameBlock, StepStrip, Tell, TimelineBlock
 from gpuledger.present.palette import line_tone
 from gpuledger.present.safe_text import visible
-from gpuledger.present.terms import HOST_CALL, WAITING_CALL, event_words, family_line, track_words
+from gpuledger.present.terms import HOST_CALL, WAITING_CALL, event_codes, event_words, family_line, track_words
 from gpuledger.present.writers.html.tables import cut, middle
 from gpuledger.trace.keys import group
 from gpuledger.trace.spans import Ints, Span, Spans
@@ -273,6 +273,8 @@ class _TimelineWriter:
 
     def stretch(self, stretch: Stretch) -> dict[str, Any]:
         events = stretch.events
+        count, least = count_text(events.left_out), time_text(events.least_ns)
+        left_out = say("{count} events of {time} or less are not drawn.", count=count, time=least)
         hidden = (
             {
                 str(self.rows.number(track, self._row(track))): _packed_cover(shares)
@@ -283,7 +285,7 @@ class _TimelineWriter:
         )
         return {
             "label": self._tell(_title(stretch, self._report.zero_ns)),
-            "note": self._tell(_left_out(events)) if events.left_out else "",
+            "note": self._tell(left_out) if events.left_out else "",
             "core": self._instants(stretch.core),
             "span": self._instants(events.span),
             **self._events(events),
@@ -360,29 +362,14 @@ class _TimelineWriter:
 
     def _names(self, events: Events) -> Ints:
         """For each record the number of its name."""
-        names = np.zeros(len(events), np.int64)
-        finder, strings = self._finder, self._report.trace.strings
-        for source in EventSource:
-            here = np.flatnonzero(events.source == source)
-            rows = events.row[here]
-            codes: NDArray[Any]
-            kinds: NDArray[Any]
-            if source is EventSource.GPU_WORK:
-                codes, kinds = finder.work.name[rows], finder.work.family[rows]
-            else:
-                table = (finder.ranges, finder.cuda_calls, finder.other_calls)[source]
-                codes = table.codes("name")[rows]
-                kinds = (
-                    finder.ranges.codes("kind")[rows] if source is EventSource.RANGE else np.zeros(len(rows), np.int32)
-                )
-                if source is EventSource.CUDA_CALL:
-                    kinds = finder.call_kinds[rows]
-            if not len(rows):
-                continue
-            first, number = group(codes, kinds)
-            written = [self._name(source, strings.text(int(codes[at])), int(kinds[at])) for at in first.tolist()]
-            names[here] = np.array(written, np.int64)[number]
-        return names
+        codes, kinds = event_codes(self._finder, events)
+        first, group_of = group(events.source, codes, kinds)
+        strings = self._report.trace.strings
+        numbers = [
+            self._name(EventSource(source), strings.text(code), kind)
+            for source, code, kind in np.stack((events.source, codes, kinds), axis=1)[first].tolist()
+        ]
+        return np.array(numbers, np.int64)[group_of]
 
     def _name(self, source: EventSource, text: str | None, kind: int) -> int:
         """A name's number: what it is called in short and in whole, its tone, and what kind of thing it is."""
@@ -460,11 +447,3 @@ def _title(stretch: Stretch, zero_ns: int) -> Message:
 def _packed_cover(shares: NDArray[np.float64]) -> str:
     """Shares in steps of half a percent."""
     return packed(np.rint(200 * shares).astype(np.int64))
-
-
-def _left_out(events: Events) -> Message:
-    return say(
-        "{count} events of {time} or less are not drawn.",
-        count=count_text(events.left_out),
-        time=time_text(events.least_ns),
-    )

@@ -1,0 +1,3 @@
+"""Findings about when time is lost, not why."""
+
+from __future__ import annotations
