@@ -203,8 +203,8 @@ def test_what_goes_wrong_is_one_sentence(fake: Tools, how: str, options: list[st
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["nsys"], 2, "Missing argument"),
-        (["nsys", "--"], 2, "Missing argument"),
+        (["nsys"], 2, "no COMMAND to record. Write it behind `--`."),
+        (["nsys", "--"], 2, "no COMMAND to record. Write it behind `--`."),
         (["nsys", "--", "--", "x"], 2, "no such option: --"),
         (["nsys", "--", "--iters"], 2, "COMMAND comes last"),
         (["nsys", "--", ""], 2, "no COMMAND to record"),

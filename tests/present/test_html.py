@@ -202,7 +202,7 @@ def test_the_command_writes_a_page_that_says_how_to_make_it_again(decode: Path, 
     first = gpuledger_process("report", decode, "--device=0", "--time=0:1s", "-o", target, PYTHONHASHSEED="1")
     assert first == Ran(0, "", f"Wrote {target}\n")
     text = target.read_text()
-    command = "gpuledger report decode.sqlite --time=0ns:1000000000ns --device=0 --output=report.html"
+    command = "gpuledger report decode.sqlite --time=0:1s --device=0 --output=report.html"
     assert command in parsed(text).one("health").text
     assert str(tmp_path) not in text
     again = gpuledger_process(

@@ -9,11 +9,10 @@ from __future__ import annotations
 import dis
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
@@ -37,9 +36,6 @@ from gpuledger.verbs.definition import (
     selection_of,
 )
 
-COMMAND_FIRST: Final = {"allow_interspersed_args": False}
-"""Options end where COMMAND begins, also without `--` before it."""
-
 
 def command_of(
     verb: Callable[..., Any],
@@ -60,19 +56,15 @@ def command_of(
     by_kind = {parameter.kind: parameter for parameter in declared.values()}
     is_shown = verb.__annotations__.get("return") != "None"
     has_output = is_shown or Output in by_kind
-    in_order = sorted(declared.values(), key=lambda parameter: parameter.kind in (Selection, Limits))
-    parameters = [made for parameter in in_order for made in _parameters(parameter)]
+    shared = [by_kind[kind] for kind in (Selection, Limits) if kind in by_kind]
+    own = [parameter for parameter in declared.values() if parameter not in shared]
+    parameters = [made for parameter in (*own, *shared) for made in _parameters(parameter)]
     if has_output:
         parameters += output_parameters(has_page=has_page, is_english=is_english)
 
     def answered(**asked: Any) -> None:
         context = click.get_current_context()
-        for parameter in declared.values():
-            if isinstance(parameter.said, OptionsInOrder):
-                asked[parameter.name] = _in_order({option: asked.pop(option) for option in parameter.said.options})
-            elif parameter.kind is Selection:
-                chosen = {option.name: asked.pop(option.name) for option in parameter.selection_options}
-                asked[parameter.name] = selection_of(chosen)
+        _gather_options(declared.values(), asked)
         with _deadline(context, asked.get("limits"), by_kind):
             if has_output:
                 answer_into(context, asked, act, has_page=has_page)
@@ -92,15 +84,31 @@ def command_of(
         else:
             verb(output=output, **asked)
 
-    parameters.sort(key=lambda parameter: isinstance(parameter, click.Option))
+    options = [parameter for parameter in parameters if isinstance(parameter, click.Option)]
+    arguments = [parameter for parameter in parameters if isinstance(parameter, click.Argument)]
     name = name or verb.__name__.replace("_", "-")
-    return kind(name, params=parameters, help=inspect.getdoc(verb), callback=answered, **settings)
+    return kind(name, params=[*arguments, *options], help=inspect.getdoc(verb), callback=answered, **settings)
+
+
+def _gather_options(declared: Iterable[VerbParameter], asked: dict[str, Any]) -> None:
+    """Make one value of the options that together are one parameter."""
+    for parameter in declared:
+        if isinstance(parameter.said, OptionsInOrder):
+            asked[parameter.name] = _in_order({option: asked.pop(option) for option in parameter.said.options})
+        elif parameter.kind is Selection:
+            chosen = {option.name: asked.pop(option.name) for option in parameter.selection_options}
+            asked[parameter.name] = selection_of(chosen)
 
 
 def _imports_of(function: Callable[..., Any]) -> list[str]:
     """The modules that a function imports first, whatever it is asked."""
-    steps = takewhile(lambda step: "JUMP" not in step.opname, dis.get_instructions(function))
-    return ["gpuledger.errors", *(step.argval for step in steps if step.opname == "IMPORT_NAME")]
+    modules = ["gpuledger.errors"]
+    for step in dis.get_instructions(function):
+        if step.opname == "IMPORT_NAME":
+            modules.append(step.argval)
+        elif "JUMP" in step.opname:
+            break
+    return modules
 
 
 def _in_order(values: Mapping[str, tuple[Any, ...]]) -> list[tuple[str, Any]]:
@@ -115,7 +123,8 @@ def _deadline(
     """The verb has `read-seconds` for each profile that it is given, whatever it does."""
     if limits is None or isinstance(by_kind[Limits].said, PerProfile):
         return nullcontext()
-    arguments = (context.params.get(each.name or "") for each in context.command.params if _is_argument(each))
+    words = [word for word in context.command.params if isinstance(word, click.Argument)]
+    arguments = [context.params.get(word.name or "") for word in words]
     count = sum(len(value) if isinstance(value, tuple) else value is not None for value in arguments)
     seconds = limits.read_seconds * max(count, 1)
 
@@ -126,10 +135,6 @@ def _deadline(
         )
 
     return until(time.monotonic() + seconds, too_slow)
-
-
-def _is_argument(parameter: click.Parameter) -> bool:
-    return isinstance(parameter, click.Argument)
 
 
 def _parameters(parameter: VerbParameter) -> list[click.Parameter]:

@@ -7,7 +7,7 @@ import pytest
 from support.profiles.kept_answers import hold
 
 CAPTURES = (
-    "nsys/two_nccl.tar.xz/",
+    "nsys/two_nccl.tar.xz",
     "nsys/two_gloo.sqlite.xz",
     "nsys/one_nccl.sqlite.xz",
     "nsys/structures.tar.xz/structures/two_ranks.uneven.sqlite",

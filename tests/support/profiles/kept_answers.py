@@ -38,8 +38,8 @@ def hold(question: str, *captures: str, only: tuple[str, ...] = ()) -> None:
 
 def _unpacked(capture: str) -> Path:
     """`nsys/planted.tar.xz/planted/alloc.bad.sqlite` is a member of an archive."""
-    archive, _, member = capture.partition(".tar.xz/")
-    return plain(ROOT / "captures" / (f"{archive}.tar.xz" if member else archive)) / member
+    archive, ending, member = capture.partition(".tar.xz")
+    return plain(ROOT / "captures" / f"{archive}{ending}") / member.removeprefix("/")
 
 
 def differences(expected: Any, found: Any, place: str = "") -> Iterator[str]:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
-
-import click
 
 from gpuledger.cli.output import Output
 from gpuledger.doctor.check import ExaminedMachine, ProfileWriter
@@ -26,22 +22,6 @@ def _writer_of(profile: Path) -> ProfileWriter:
         return ProfileWriter(profile.name, NsysRepReader.name, None)
     origin = open_trace(profile, only=()).origin
     return ProfileWriter(profile.name, origin.tool, origin.tool_version)
-
-
-@contextlib.contextmanager
-def _check_line(*, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Says on a terminal which check is made. At once, not after a second: it is the slow one that must be named."""
-    waiting = sys.stderr.isatty() and not quiet
-
-    def tell(name: str) -> None:
-        if waiting:
-            click.echo(f"\r\x1b[Kchecking {name}", err=True, nl=False)
-
-    try:
-        yield tell
-    finally:
-        if waiting:
-            click.echo("\r\x1b[K", err=True, nl=False)
 
 
 def doctor(
@@ -71,8 +51,7 @@ def doctor(
     patient = ExaminedMachine(
         lambda export: len(open_trace(export, only=(Table.KERNELS,))[Table.KERNELS]), is_quick=quick, written=written
     )
-    with _check_line(quiet=output.quiet) as tell:
-        found = doctor_answer(patient, tell)
+    found = doctor_answer(patient, lambda name: output.progress.stage(f"checking {name}"))
     output.show(found.document())
     if not found.ready:
         sys.exit(1)
