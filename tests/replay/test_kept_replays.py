@@ -24,7 +24,7 @@ CAPTURES = (
 )
 
 
-@pytest.mark.parametrize("question", ["whatif", "whatif --host=2", "whatif --launch-cost=2us --remove=sync"])
+@pytest.mark.parametrize("question", ["whatif", "whatif --host=2", "whatif --launch-cost=2us"])
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_replays_stand_as_they_were(question: str, capture: str) -> None:
     hold(question, capture)

@@ -17,7 +17,7 @@ PAIRS = (
     ),
     (
         "nsys/layers.tar.xz/layers/unfused.eager.sqlite",
-        "nsys/decode.sqlite.xz",
+        "nsys/layers.tar.xz/layers/batched.graph.sqlite",
     ),
     (
         "nsys/layers.tar.xz/layers/decode.eager.sqlite",
@@ -28,8 +28,8 @@ PAIRS = (
         "nsys/layers.tar.xz/layers/shared.graph.sqlite",
     ),
     (
-        "nsys/experts_loop.sqlite.xz",
-        "nsys/experts_grouped.sqlite.xz",
+        "nsys/layers.tar.xz/layers/gemma.eager.sqlite",
+        "nsys/layers.tar.xz/layers/gemma.graph.sqlite",
     ),
 )
 
