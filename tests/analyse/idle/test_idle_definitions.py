@@ -40,7 +40,7 @@ def test_calls_and_families_have_the_most_first() -> None:
     )
     costs = launch_costs(recorded, analysed(recorded)[0])
     [launch] = costs.launch_calls
-    assert (launch.calls, launch.total_ns, launch.average_ns, launch.median_ns) == (3, 8_000, 8_000 / 3, 2_000)
+    assert (launch.calls, launch.total_ns, launch.mean_ns, launch.median_ns) == (3, 8_000, 8_000 / 3, 2_000)
     assert (costs.waiting_calls[0].calls, costs.waiting_calls[0].total_ns, costs.waited_ns) == (2, 37_000, 27_000)
     assert [(row.range, row.instances, row.launches, row.per_instance, row.total_ns) for row in costs.by_range] == [
         ("outer", 1, 2, 2.0, 7_000),

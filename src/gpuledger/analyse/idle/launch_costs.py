@@ -72,7 +72,7 @@ class CallRow(Row, frozen=True):
     calls: Annotated[int, Label(say("Calls"), Unit.COUNT)]
     per_step: Annotated[float | None, Label(say("Per step"), Unit.MEAN)]
     total_ns: Annotated[int, Label(say("Time"), Unit.NS)]
-    average_ns: Annotated[float, Label(say("Avg"), Unit.MEAN_NS, detail=1)]
+    mean_ns: Annotated[float, Label(say("Avg"), Unit.MEAN_NS, detail=1)]
     median_ns: Annotated[float, Label(say("Med"), Unit.MEAN_NS, detail=2)]
     share: Annotated[float | None, Label(say("Share"), Unit.SHARE, meaning="of the steady steps")]
 
@@ -164,7 +164,7 @@ def call_rows(device: Device, chosen: Positions) -> tuple[CallRow, ...]:
             calls=function.times.count,
             per_step=per_step(device, function.times.count),
             total_ns=function.times.total,
-            average_ns=function.times.average,
+            mean_ns=function.times.average,
             median_ns=function.times.median,
             share=share(function.times.total, device.steady_ns),
         )

@@ -55,7 +55,7 @@ class KernelRow(Row, frozen=True):
     ]
     time_ns: Annotated[int, Label(say("Time"), Unit.NS, detail=2, meaning="in all steady steps", is_summed=True)]
     share: Annotated[float | None, Label(say("Share"), Unit.SHARE, meaning="of compute", is_summed=True)]
-    average_ns: Annotated[float | None, Label(say("Avg"), Unit.MEAN_NS, detail=3, meaning="of one launch")]
+    mean_ns: Annotated[float | None, Label(say("Avg"), Unit.MEAN_NS, detail=3, meaning="of one launch")]
     light_share: Annotated[
         float | None, Label(say("Light"), Unit.SHARE, meaning="of its time, what the GPU's roofs allow")
     ]
@@ -194,7 +194,7 @@ def _by_name(overview: StepOverview, device: Device, families: tuple[tuple[str, 
             per_step_ns=None if device.steps is None else time_ns // device.step_count,
             time_ns=time_ns,
             share=share(time_ns, overview.time_ns),
-            average_ns=share(sum(kernel.ran_ns for kernel in kernels), calls),
+            mean_ns=share(sum(kernel.ran_ns for kernel in kernels), calls),
             light_share=share(light_ns, known_ns),
             beyond_light_ns=known_ns - light_ns if lit else None,
             light_source=SOURCES[max(lit, key=lambda known: known.known_ns).source] if lit else None,
