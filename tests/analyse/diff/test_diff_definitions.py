@@ -302,7 +302,7 @@ def test_compute_by_what_it_was_good_for_sums_to_its_parts() -> None:
         for ns, busy in ((1_000, (600, 300, 80, 20)), (1_400, (900, 400, 80, 20)))
     )
     diff = compare(before, after)
-    assert [(row.name, row.before_ns, row.after_ns, row.delta_ns) for row in diff.busy] == [
+    assert [(row.part, row.before_ns, row.after_ns, row.delta_ns) for row in diff.busy] == [
         (BusyPart.LIGHT, 300, 450, 150),
         (BusyPart.LOST, 150, 200, 50),
         (BusyPart.AVOIDABLE, 40, 40, 0),
@@ -327,7 +327,7 @@ def test_launches_are_split_function_by_function() -> None:
 def test_phases_are_compared_where_both_sides_know_them() -> None:
     one, other = (replace(side([100, 100]), phases_ns=ns) for ns in ({"norm": 40, "idle": 10}, {"norm": 20, "mlp": 60}))
     rows = phase_changes(one, other)
-    assert [(row.name, row.before_ns, row.after_ns, row.delta_ns) for row in rows] == [
+    assert [(row.phase, row.before_ns, row.after_ns, row.delta_ns) for row in rows] == [
         ("mlp", 0, 30, 30),
         ("norm", 20, 10, -10),
         ("idle", 5, 0, -5),

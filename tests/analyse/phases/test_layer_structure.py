@@ -238,14 +238,14 @@ def test_an_eager_run_names_the_phases_of_a_graph_of_eight_ranks(served: Callabl
 def test_a_diff_says_which_phase_changed_and_a_baseline_holds_it(recorded: Path, tmp_path: Path) -> None:
     eager, graph = recorded / "shared.eager.sqlite", recorded / "shared.graph.sqlite"
     found = diff(eager, graph, anyway=True)
-    changed = {change.name: change for change in found.phases}
+    changed = {change.phase: change for change in found.phases}
     assert sum(change.before_ns for change in found.phases) == pytest.approx(found.before.mean_ns, abs=10)
     assert sum(change.after_ns for change in found.phases) == pytest.approx(found.after.mean_ns, abs=10)
     assert max(changed, key=lambda name: abs(changed[name].delta_ns)) == "idle"
     assert "Of the phases dispatch changed most: 187 -> 195 us." in found.to_text()
     saved = tmp_path / "baseline.json"
     saved.write_bytes(baseline_content(Sides(Selection(), NOBODY, DEFAULT_LIMITS).read(eager)))
-    assert [change.name for change in diff(saved, graph, anyway=True).phases] == [*changed]
+    assert [change.phase for change in diff(saved, graph, anyway=True).phases] == [*changed]
 
 
 def test_what_has_no_layers_has_no_phases_to_compare() -> None:

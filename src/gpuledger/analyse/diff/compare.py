@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -155,23 +155,60 @@ def parts(before: RunSide, after: RunSide, changed: Sequence[TimeChange]) -> tup
     return tuple(map(DiffPart, split, round_to_sum(list(split.values()), delta)))
 
 
-class ChangeRow(Row, frozen=True):
-    """Time of one kind per step, a mean."""
-
-    name: Annotated[str, Label(say("What"))]
-    before_ns: Annotated[int, Label(say("Before"), Unit.NS, is_summed=True)]
-    after_ns: Annotated[int, Label(say("After"), Unit.NS, is_summed=True)]
-    delta_ns: Annotated[int, Label(say("Change"), Unit.CHANGE_NS, is_summed=True)]
+_BeforeNs = Annotated[int, Label(say("Before"), Unit.NS, is_summed=True)]
+_AfterNs = Annotated[int, Label(say("After"), Unit.NS, is_summed=True)]
+_DeltaNs = Annotated[int, Label(say("Change"), Unit.CHANGE_NS, is_summed=True)]
 
 
-def change_rows(before: Mapping[Any, float], after: Mapping[Any, float]) -> tuple[ChangeRow, ...]:
-    """Times by name on both sides, what changed most first."""
-    both = {name: (before.get(name, 0.0), after.get(name, 0.0)) for name in (*before, *after)}
-    rows = (ChangeRow(name, round(old), round(new), round(new) - round(old)) for name, (old, new) in both.items())
-    return tuple(sorted(rows, key=lambda row: -abs(row.delta_ns)))
+class LineChangeRow(Row, frozen=True):
+    """Time on a line of the ledger per step, a mean."""
+
+    line: Annotated[str, Label(say("What"))]
+    before_ns: _BeforeNs
+    after_ns: _AfterNs
+    delta_ns: _DeltaNs
 
 
-def busy_changes(before: RunSide, after: RunSide, split: Sequence[DiffPart]) -> tuple[ChangeRow, ...]:
+class FamilyChangeRow(Row, frozen=True):
+    """Time in kernels of a family per step, a mean."""
+
+    family: Annotated[str, Label(say("What"))]
+    before_ns: _BeforeNs
+    after_ns: _AfterNs
+    delta_ns: _DeltaNs
+
+
+class PhaseChangeRow(Row, frozen=True):
+    """Time in a phase of a layer, in other work or idle, per step, a mean."""
+
+    phase: Annotated[str, Label(say("What"))]
+    before_ns: _BeforeNs
+    after_ns: _AfterNs
+    delta_ns: _DeltaNs
+
+
+class BusyChangeRow(Row, frozen=True):
+    """Compute by what it was good for per step, a mean."""
+
+    part: Annotated[str, Label(say("What"))]
+    before_ns: _BeforeNs
+    after_ns: _AfterNs
+    delta_ns: _DeltaNs
+
+
+_ChangeRow = TypeVar("_ChangeRow")
+
+
+def change_rows(
+    row: Callable[[Any, int, int, int], _ChangeRow], before: Mapping[Any, float], after: Mapping[Any, float]
+) -> tuple[_ChangeRow, ...]:
+    """A row of each name on both sides, what changed most first."""
+    both = {name: (round(before.get(name, 0.0)), round(after.get(name, 0.0))) for name in (*before, *after)}
+    most_first = sorted(both.items(), key=lambda item: -abs(item[1][1] - item[1][0]))
+    return tuple(row(name, old_ns, new_ns, new_ns - old_ns) for name, (old_ns, new_ns) in most_first)
+
+
+def busy_changes(before: RunSide, after: RunSide, split: Sequence[DiffPart]) -> tuple[BusyChangeRow, ...]:
     """The change in compute by what it was good for, summing to its parts; none where a side does not tell."""
     if before.busy_ns is None or after.busy_ns is None:
         return ()
@@ -181,7 +218,7 @@ def busy_changes(before: RunSide, after: RunSide, split: Sequence[DiffPart]) -> 
     moved[list(BusyPart).index(BusyPart.LOST)] += changed_ns - math.fsum(
         moved
     )  # what the parts of compute were rounded by
-    return tuple(map(ChangeRow, BusyPart, map(round, old), map(round, new), round_to_sum(moved, changed_ns)))
+    return tuple(map(BusyChangeRow, BusyPart, map(round, old), map(round, new), round_to_sum(moved, changed_ns)))
 
 
 def round_to_sum(amounts: Sequence[float], total: int) -> list[int]:
@@ -266,11 +303,12 @@ def _alone(kernels: Sequence[RunUse], spelling: str) -> dict[object, RunUse]:
     return {key: kernel for key, kernel in zip(keys, kernels, strict=True) if often[key] == 1}
 
 
-def phase_changes(before: RunSide, after: RunSide) -> tuple[ChangeRow, ...]:
+def phase_changes(before: RunSide, after: RunSide) -> tuple[PhaseChangeRow, ...]:
     """The phases of a layer, idle time and other work, per step; none where a side does not know phases."""
     if not (before.phases_ns and after.phases_ns):
         return ()
-    return change_rows(*({name: ns / side.steps for name, ns in side.phases_ns.items()} for side in (before, after)))
+    old, new = ({name: ns / side.steps for name, ns in side.phases_ns.items()} for side in (before, after))
+    return change_rows(PhaseChangeRow, old, new)
 
 
 ALIKE: Final = 0.01  # numbers of calls that differ by less than this share are the same
@@ -294,9 +332,9 @@ class Diff(Struct, frozen=True):
     notes: tuple[str, ...]
     use: tuple[UseChange, ...] | None
     """What the same kernels use of the GPU, where that surely changed; None where a side was not sampled."""
-    busy: tuple[ChangeRow, ...] = ()
+    busy: tuple[BusyChangeRow, ...] = ()
     """The change in compute, a change in work told apart from one in pace; none where a side does not tell."""
-    phases: tuple[ChangeRow, ...] = ()
+    phases: tuple[PhaseChangeRow, ...] = ()
 
     @property
     def is_host_alone(self) -> bool:

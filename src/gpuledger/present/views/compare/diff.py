@@ -17,8 +17,11 @@ from gpuledger.analyse.diff.compare import (
     OVERLAP,
     PER_CALL,
     UNLIKE,
-    ChangeRow,
+    BusyChangeRow,
     Diff,
+    FamilyChangeRow,
+    LineChangeRow,
+    PhaseChangeRow,
     StepPart,
     TimeChange,
     UseChange,
@@ -72,8 +75,8 @@ class PartRow(Row, frozen=True):
     ns: Annotated[int, Label(say("Change"), Unit.CHANGE_NS, is_summed=True)]
     before_ns: Annotated[int | None, Label(say("Before"), Unit.NS, 1)] = None
     after_ns: Annotated[int | None, Label(say("After"), Unit.NS, 1)] = None
-    calls_before: Annotated[float | None, Label(say("Calls before"), Unit.MEAN, 3)] = None
-    calls_after: Annotated[float | None, Label(say("Calls after"), Unit.MEAN, 3)] = None
+    before_calls: Annotated[float | None, Label(say("Calls before"), Unit.MEAN, 3)] = None
+    after_calls: Annotated[float | None, Label(say("Calls after"), Unit.MEAN, 3)] = None
     most_in: Annotated[str | None, Label(say("Most in"), detail=2, shorten=label)] = None
 
 
@@ -82,10 +85,10 @@ class KernelChangeRow(Row, frozen=True):
 
     kernel: Annotated[str, Label(say("Kernel"), shorten=label)]
     delta_ns: Annotated[int, Label(say("Change"), Unit.CHANGE_NS)]
-    calls_before: Annotated[float, Label(say("Calls before"), Unit.MEAN, 1)]
-    calls_after: Annotated[float, Label(say("Calls after"), Unit.MEAN, 1)]
-    each_before_ns: Annotated[int | None, Label(say("Each before"), Unit.NS)]
-    each_after_ns: Annotated[int | None, Label(say("Each after"), Unit.NS)]
+    before_calls: Annotated[float, Label(say("Calls before"), Unit.MEAN, 1)]
+    after_calls: Annotated[float, Label(say("Calls after"), Unit.MEAN, 1)]
+    before_each_ns: Annotated[int | None, Label(say("Each before"), Unit.NS)]
+    after_each_ns: Annotated[int | None, Label(say("Each after"), Unit.NS)]
     match: Annotated[PairLevel, Label(say("Match"), detail=2)]
     before_ns: Annotated[int, Label(say("Before"), Unit.NS, 3)]
     after_ns: Annotated[int, Label(say("After"), Unit.NS, 3)]
@@ -104,10 +107,10 @@ class CallChangeRow(Row, frozen=True):
     function: Annotated[str, Label(say("CUDA call"))]
     delta_ns: Annotated[int, Label(say("Time"), Unit.CHANGE_NS)]
     delta_share: Annotated[float | None, Label(say("Change"), Unit.CHANGE)]
-    calls_before: Annotated[float, Label(say("Calls before"), Unit.MEAN, 1)]
-    calls_after: Annotated[float, Label(say("Calls after"), Unit.MEAN, 1)]
-    each_before_ns: Annotated[int | None, Label(say("Each before"), Unit.NS, 2)]
-    each_after_ns: Annotated[int | None, Label(say("Each after"), Unit.NS, 2)]
+    before_calls: Annotated[float, Label(say("Calls before"), Unit.MEAN, 1)]
+    after_calls: Annotated[float, Label(say("Calls after"), Unit.MEAN, 1)]
+    before_each_ns: Annotated[int | None, Label(say("Each before"), Unit.NS, 2)]
+    after_each_ns: Annotated[int | None, Label(say("Each after"), Unit.NS, 2)]
     before_ns: Annotated[int, Label(say("Before"), Unit.NS, 3)]
     after_ns: Annotated[int, Label(say("After"), Unit.NS, 3)]
 
@@ -124,20 +127,20 @@ class RangeChangeRow(Row, frozen=True):
 
     range: Annotated[str, Label(say("Range"))]
     renamed_from: Annotated[str | None, Label(say("Renamed from"), detail=5)]
-    host_before_ns: Annotated[int, Label(say("Host before"), Unit.NS)]
-    host_after_ns: Annotated[int, Label(say("Host after"), Unit.NS)]
+    before_host_ns: Annotated[int, Label(say("Host before"), Unit.NS)]
+    after_host_ns: Annotated[int, Label(say("Host after"), Unit.NS)]
     delta_ns: Annotated[int, Label(say("Change"), Unit.CHANGE_NS, 1)]
     delta_share: Annotated[float | None, Label(say("Change"), Unit.CHANGE)]
     corrected_share: Annotated[float | None, Label(say("Corrected"), Unit.CHANGE, 1, "by the controls")]
-    share_before: Annotated[float | None, Label(say("Share before"), Unit.SHARE, 2)]
-    share_after: Annotated[float | None, Label(say("Share after"), Unit.SHARE, 2)]
+    before_share: Annotated[float | None, Label(say("Share before"), Unit.SHARE, 2)]
+    after_share: Annotated[float | None, Label(say("Share after"), Unit.SHARE, 2)]
     match: Annotated[PairLevel, Label(say("Match"), detail=3)]
-    gpu_before_ns: Annotated[int | None, Label(say("GPU before"), Unit.NS, 4)]
-    gpu_after_ns: Annotated[int | None, Label(say("GPU after"), Unit.NS, 4)]
-    wait_before_ns: Annotated[int | None, Label(say("Waits before"), Unit.NS, 5)]
-    wait_after_ns: Annotated[int | None, Label(say("Waits after"), Unit.NS, 5)]
-    instances_before: Annotated[float, Label(say("Instances before"), Unit.MEAN, 5)]
-    instances_after: Annotated[float, Label(say("Instances after"), Unit.MEAN, 5)]
+    before_gpu_ns: Annotated[int | None, Label(say("GPU before"), Unit.NS, 4)]
+    after_gpu_ns: Annotated[int | None, Label(say("GPU after"), Unit.NS, 4)]
+    before_wait_ns: Annotated[int | None, Label(say("Waits before"), Unit.NS, 5)]
+    after_wait_ns: Annotated[int | None, Label(say("Waits after"), Unit.NS, 5)]
+    before_instances: Annotated[float, Label(say("Instances before"), Unit.MEAN, 5)]
+    after_instances: Annotated[float, Label(say("Instances after"), Unit.MEAN, 5)]
     inside: tuple[str, ...]
     """The ranges around it."""
     unchanged: bool
@@ -148,10 +151,10 @@ class MemoryChangeRow(Row, frozen=True):
     """Copies of a kind, or the most memory in use."""
 
     what: Annotated[str, Label(say("Memory"))]
-    count_before: Annotated[float | None, Label(say("Number before"), Unit.MEAN)] = None
-    count_after: Annotated[float | None, Label(say("Number after"), Unit.MEAN)] = None
-    bytes_before: Annotated[int | None, Label(say("Bytes before"), Unit.BYTES)] = None
-    bytes_after: Annotated[int | None, Label(say("Bytes after"), Unit.BYTES)] = None
+    before_count: Annotated[float | None, Label(say("Number before"), Unit.MEAN)] = None
+    after_count: Annotated[float | None, Label(say("Number after"), Unit.MEAN)] = None
+    before_bytes: Annotated[int | None, Label(say("Bytes before"), Unit.BYTES)] = None
+    after_bytes: Annotated[int | None, Label(say("Bytes after"), Unit.BYTES)] = None
     before_ns: Annotated[int | None, Label(say("Before"), Unit.NS, 1)] = None
     after_ns: Annotated[int | None, Label(say("After"), Unit.NS, 1)] = None
 
@@ -161,8 +164,8 @@ class UseChangeRow(Row, frozen=True):
 
     kernel: Annotated[str, Label(say("Kernel"), shorten=label)]
     counter: Annotated[str, Label(say("Counter"))]
-    share_before: Annotated[float, Label(say("Before"), Unit.SHARE)]
-    share_after: Annotated[float, Label(say("After"), Unit.SHARE)]
+    before_share: Annotated[float, Label(say("Before"), Unit.SHARE)]
+    after_share: Annotated[float, Label(say("After"), Unit.SHARE)]
     grid: Annotated[Dim3, Label(say("Grid"), Unit.TRIPLE, 2)]
     block: Annotated[Dim3, Label(say("Block"), Unit.TRIPLE, 2)]
     before_ns: Annotated[int, Label(say("Time before"), Unit.NS, 3, "in all steps")]
@@ -225,16 +228,18 @@ class DiffAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.diff/1"):
     notes: tuple[str, ...]
     parts: Annotated[tuple[PartRow, ...], Label(say("Why"), meaning="sum to the difference")]
     gates: Annotated[tuple[GateOutcome, ...], Label(say("Gates"))]
-    busy: Annotated[tuple[ChangeRow, ...], Label(say("Work or pace: the change in compute by what it was good for"))]
-    phases: Annotated[tuple[ChangeRow, ...], Label(say("Phases of a layer"))]
+    busy: Annotated[
+        tuple[BusyChangeRow, ...], Label(say("Work or pace: the change in compute by what it was good for"))
+    ]
+    phases: Annotated[tuple[PhaseChangeRow, ...], Label(say("Phases of a layer"))]
     launches: Annotated[tuple[LaunchChangeRow, ...], Label(say("Launches"))]
     kernels: Annotated[tuple[KernelChangeRow, ...], Label(say("Kernels that changed most"))]
     calls: Annotated[tuple[CallChangeRow, ...], Label(say("CUDA calls that changed most, on the host"))]
     ranges: Annotated[tuple[RangeChangeRow, ...], Label(say("Ranges that changed most"))]
     memory: Annotated[tuple[MemoryChangeRow, ...], Label(say("Memory"))]
     use: Annotated[tuple[UseChangeRow, ...], Label(say("GPU utilization of matched kernels, from samples"))]
-    lines: Annotated[tuple[ChangeRow, ...], Label(say("Lines of the ledger"))]
-    families: Annotated[tuple[ChangeRow, ...], Label(say("Kernels by family"))]
+    lines: Annotated[tuple[LineChangeRow, ...], Label(say("Lines of the ledger"))]
+    families: Annotated[tuple[FamilyChangeRow, ...], Label(say("Kernels by family"))]
 
     _PER_STEP = ("kernels", "calls", "ranges", "memory", "launches", "phases")
 
@@ -258,8 +263,8 @@ class DiffAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.diff/1"):
             return [
                 row
                 for row in rows
-                if (row.count_before, row.bytes_before) != (row.count_after, row.bytes_after)
-                and None not in (row.bytes_before or row.count_before, row.bytes_after or row.count_after)
+                if (row.before_count, row.before_bytes) != (row.after_count, row.after_bytes)
+                and None not in (row.before_bytes or row.before_count, row.after_bytes or row.after_count)
             ]
         if table in ("kernels", "calls", "ranges"):
             least = _LITTLE * min(self.before.median_ns, self.after.median_ns)
@@ -310,11 +315,11 @@ class DiffAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.diff/1"):
         part = max(self.parts, key=lambda row: way * row.ns, default=None)
         if part is not None and way * part.ns > 0:
             said.append(say("{part}: {change}", part=part.part.label, change=signed_time(part.ns)))
-        both = [row for row in self.ranges if row.host_before_ns and row.host_after_ns]
+        both = [row for row in self.ranges if row.before_host_ns and row.after_host_ns]
         most = max((way * row.delta_ns for row in both), default=0)
         inner = [row for row in both if 3 * way * row.delta_ns >= most > 0]  # with much of what its parents have
         for row in sorted(inner, key=lambda row: -len(row.inside))[:1]:
-            went = times(row.host_before_ns, row.host_after_ns)
+            went = times(row.before_host_ns, row.after_host_ns)
             said.append(say("range {range}, host time: {times}", range=range_text(row), times=went))
         kernel = max(self.kernels, key=lambda row: way * row.delta_ns, default=None)
         if kernel is not None and way * kernel.delta_ns > 0:
@@ -389,10 +394,11 @@ def diff_answer(found: Diff, gates: Sequence[GateOutcome] = ()) -> DiffAnswer:
         memory=tuple(_memory(before, after)),
         use=tuple(map(_use, found.use or ())),
         lines=change_rows(
+            LineChangeRow,
             {line: before.line_mean_ns(line) for line in before.lines},
             {line: after.line_mean_ns(line) for line in after.lines},
         ),
-        families=change_rows(_families(before), _families(after)),
+        families=change_rows(FamilyChangeRow, _families(before), _families(after)),
     )
 
 
@@ -404,9 +410,9 @@ def _sentences(found: Diff, launches: Sequence[LaunchChangeRow]) -> Iterator[str
     if not any(part.ns for part in found.parts) and (found.before.median_ns or found.after.median_ns):
         yield say("No part differs.")
     if any(row.delta_ns for row in found.phases):
-        most = next(row for row in found.phases if row.name not in (IDLE, OTHER_WORK))
+        most = next(row for row in found.phases if row.phase not in (IDLE, OTHER_WORK))
         went = times(most.before_ns, most.after_ns)
-        yield say("Of the phases {phase} changed most: {went}.", phase=most.name, went=went)
+        yield say("Of the phases {phase} changed most: {went}.", phase=most.phase, went=went)
     if isinstance(found.controls, Controls):
         yield controls_text(found.controls, found.delta_ns)
     for row in launches:
@@ -450,10 +456,10 @@ def _kernel(change: TimeChange) -> KernelChangeRow:
     return KernelChangeRow(
         kernel=change.pair.first.name,
         delta_ns=after_ns - before_ns,
-        calls_before=change.calls[0],
-        calls_after=change.calls[1],
-        each_before_ns=round(change.each_ns[0]) if change.calls[0] else None,
-        each_after_ns=round(change.each_ns[1]) if change.calls[1] else None,
+        before_calls=change.calls[0],
+        after_calls=change.calls[1],
+        before_each_ns=round(change.each_ns[0]) if change.calls[0] else None,
+        after_each_ns=round(change.each_ns[1]) if change.calls[1] else None,
         match=PairLevel(change.pair.level),
         before_ns=before_ns,
         after_ns=after_ns,
@@ -476,10 +482,10 @@ def _call_fields(function: str, calls: _Pair, ns: _Pair) -> dict[str, Any]:
         "function": function,
         "delta_ns": round(ns[1] - ns[0]),
         "delta_share": _change_share(*ns),
-        "calls_before": calls[0],
-        "calls_after": calls[1],
-        "each_before_ns": each[0],
-        "each_after_ns": each[1],
+        "before_calls": calls[0],
+        "after_calls": calls[1],
+        "before_each_ns": each[0],
+        "after_each_ns": each[1],
         "before_ns": round(ns[0]),
         "after_ns": round(ns[1]),
     }
@@ -545,20 +551,20 @@ def _ranges(found: Diff) -> Iterator[RangeChangeRow]:
         yield RangeChangeRow(
             range=names[-1],
             renamed_from=names[0] if names[0] != names[-1] else None,
-            host_before_ns=round(host[0]),
-            host_after_ns=round(host[1]),
+            before_host_ns=round(host[0]),
+            after_host_ns=round(host[1]),
             delta_ns=round(host[1] - host[0]),
             delta_share=share,
             corrected_share=corrected,
-            share_before=None if pair.before is None else whole_before.share(pair.before),
-            share_after=None if pair.after is None else whole_after.share(pair.after),
+            before_share=None if pair.before is None else whole_before.share(pair.before),
+            after_share=None if pair.after is None else whole_after.share(pair.after),
             match=PairLevel(pair.level),
-            gpu_before_ns=gpu[0],
-            gpu_after_ns=gpu[1],
-            wait_before_ns=wait[0],
-            wait_after_ns=wait[1],
-            instances_before=instances[0],
-            instances_after=instances[1],
+            before_gpu_ns=gpu[0],
+            after_gpu_ns=gpu[1],
+            before_wait_ns=wait[0],
+            after_wait_ns=wait[1],
+            before_instances=instances[0],
+            after_instances=instances[1],
             inside=() if pair.after is None else pair.after.inside,
             unchanged=pair.unchanged,
         )
