@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 import gpuledger as gpuledger_package
 from gpuledger.analyse.diff.baseline import baseline_content, read_baseline
-from gpuledger.analyse.diff.compare import MIX, UNLIKE, Diff, changes, compare, parts, round_to_sum
+from gpuledger.analyse.diff.compare import MIX, OVERLAP, UNLIKE, Diff, changes, compare, parts, round_to_sum
 from gpuledger.analyse.diff.from_tables import side_of_tables
 from gpuledger.analyse.diff.from_trace import busiest, side_of
 from gpuledger.analyse.diff.noise import Controls, controls
@@ -132,6 +132,23 @@ def sides(draw: st.DrawFn) -> RunSide:
 def test_parts_sum_to_the_difference(before: RunSide, after: RunSide) -> None:
     diff = compare(before, after, anyway=True)
     assert sum(part.ns for part in diff.parts) == diff.delta_ns == after.median_ns - before.median_ns
+
+
+@given(sides(), sides(), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_a_part_of_both_sides_is_after_less_before(
+    before: RunSide, after: RunSide, overlap_before: int, overlap_after: int
+) -> None:
+    overlapping = replace(before, overlap_ns=overlap_before), replace(after, overlap_ns=overlap_after)
+    for part in diff_answer(compare(*overlapping, anyway=True)).parts:
+        if part.before_ns is not None and part.after_ns is not None:
+            assert abs(part.after_ns - part.before_ns - part.ns) <= 1, part  # each is rounded
+
+
+def test_parts_that_shorten_a_step_are_below_zero_on_both_sides() -> None:
+    before = replace(side([1_000] * 9, [kernel("k", 9, 900)]), overlap_ns=9 * 30)
+    after = replace(side([1_000] * 8 + [10_000], [kernel("k", 9, 900)]), overlap_ns=9 * 50)
+    rows = {row.part: (row.before_ns, row.after_ns, row.ns) for row in diff_answer(compare(before, after)).parts}
+    assert (rows[OVERLAP], rows[UNLIKE]) == ((-30, -50, -20), (0, -1_000, -1_000))
 
 
 @given(sides())

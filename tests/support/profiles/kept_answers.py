@@ -1,7 +1,7 @@
 """Answers about captures as somebody last looked at them: the JSON of a verb, in tests/golden/answers.
 
 They tell that an answer changed, not which one is right: laws, oracles and cases do that. Of a list the first rows are
-kept. `UPDATE_GOLDEN=1 pytest tests -k stands_as_it_was` writes them again; read the difference before committing it.
+kept. `UPDATE_GOLDEN=1 pytest tests -k stand_as_they_were` writes them again; read the difference before committing it.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ _MOST_PARTS: Final = 8
 
 
 class PartRow(Row, frozen=True):
-    """One reason why a step takes longer, or less: below zero."""
+    """One reason why a step takes longer, or less: below zero. With both sides known, `ns` is after less before."""
 
     part: Annotated[StepPart | Line, Label(say("Part"))]
     ns: Annotated[int, Label(say("Change"), Unit.CHANGE_NS, is_summed=True)]
@@ -441,9 +441,9 @@ def _part(found: Diff, part: StepPart | Line, ns: int) -> PartRow:
         most = max(found.changes, key=lambda change: abs(getattr(change, changed)))
         return PartRow(part, ns, None, None, old, new, most.pair.first.name)
     if part == OVERLAP:
-        sides = (before.overlap_ns / before.steps, after.overlap_ns / after.steps)
+        sides = (-before.overlap_ns / before.steps, -after.overlap_ns / after.steps)  # counted once, it shortens a step
     elif part == UNLIKE:
-        sides = (before.mean_ns - before.median_ns, after.mean_ns - after.median_ns)
+        sides = (before.median_ns - before.mean_ns, after.median_ns - after.mean_ns)
     elif isinstance(part, Line):
         sides = (before.shown_mean_ns.get(part, 0.0), after.shown_mean_ns.get(part, 0.0))
     else:
