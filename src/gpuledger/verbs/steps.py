@@ -50,7 +50,7 @@ def steps(
       gpuledger steps run.sqlite
       gpuledger steps run.sqlite --step-kernel=argmax
       gpuledger steps server.json.gz --gpu-hour-price=3.5
-      gpuledger steps run.sqlite --format=json | jq '.usual[0].median_ns'
+      gpuledger steps run.sqlite --format=json | jq '.by_gpu[0].median_ns'
     """
     from gpuledger.present.views.steps import steps_answer
     from gpuledger.verbs.profiles import WHERE_SAMPLED, read_devices

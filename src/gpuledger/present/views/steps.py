@@ -60,7 +60,7 @@ class StepsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.steps/1"):
         tuple[BetweenStepsRow, ...], Label(say("What the host did while the GPU was idle between steps"))
     ]
     batches: Annotated[tuple[BatchRow, ...], Label(say("Every step and its batch"))]
-    usual: Annotated[tuple[UsualStepRow, ...], Label(say("Steps"))]
+    by_gpu: Annotated[tuple[UsualStepRow, ...], Label(say("Steps"))]
     levels: Annotated[tuple[LevelRow, ...], Label(say("What repeats"))]
     phases: Annotated[tuple[PrefillRow, ...], Label(say("Prefill and decode"))]
     unusual: Annotated[tuple[UnusualStepRow, ...], Label(say("Unusual steps"))]
@@ -104,7 +104,7 @@ def steps_answer(
         batch_costs=tuple(row for of_gpu in known for row in of_gpu.costs),
         between_steps=tuple(row for of_gpu in known for row in of_gpu.between),
         batches=tuple(row for of_gpu in known for row in of_gpu.steps),
-        usual=tuple(usual_step(device, steps) for device, steps in varied),
+        by_gpu=tuple(usual_step(device, steps) for device, steps in varied),
         levels=tuple(row for device in devices for row in level_rows(device)),
         phases=tuple(row for device, steps in varied for row in phase_times(device, steps)),
         unusual=tuple(row for device, steps in varied for row in unusual_steps(device, steps)),

@@ -130,7 +130,7 @@ def steps_section(report: ReportAnswer) -> doc.Section:
     blocks: tuple[doc.Block, ...] = (
         doc.Paragraph(said, "lead"),
         _step_strip(device, steps),
-        *labelled_table(StepsAnswer, "usual", (usual_step(device, steps),)),
+        *labelled_table(StepsAnswer, "by_gpu", (usual_step(device, steps),)),
         *labelled_table(StepsAnswer, "phases", report.phases),
         *_serving_blocks(report),
         *(unusual or (nothing,)),
