@@ -89,11 +89,13 @@ def test_gaps_by_cause_and_the_longest_first() -> None:
         Cause.LAUNCH: 6_000,
         Cause.LAUNCH_LATENCY: 6_000,
     }
-    assert [(row.length, row.time_ns) for row in found.by_length if row.gaps] == [
-        ("1-5 us", 4_000),
-        ("10-50 us", 24_000),
-        ("50-100 us", 64_000),
+    assert [(row.length, row.from_ns, row.to_ns, row.time_ns) for row in found.by_length if row.gaps] == [
+        ("1-5 us", 1_000, 5_000, 4_000),
+        ("10-50 us", 10_000, 50_000, 24_000),
+        ("50-100 us", 50_000, 100_000, 64_000),
     ]
+    assert [row.to_ns for row in found.by_length[:-1]] == [row.from_ns for row in found.by_length[1:]]
+    assert (found.by_length[0].from_ns, found.by_length[-1].to_ns) == (0, None)
     assert (found.idle_ns, found.steady_idle_ns, found.gaps) == (92_000, 92_000, 3)
     assert [row.length_ns for row in gap_summary(recorded, device, 24_001).longest] == [64_000]
     assert [row.length_ns for row in gap_summary(recorded, device, 24_000).longest] == [64_000, 24_000]

@@ -109,6 +109,8 @@ def test_gaps_over_a_length_are_in_every_format_and_can_be_pasted(unpacked: Call
     asked = ("gaps", path, "--over=1ms")
     document = json.loads(gpuledger(*asked, "--format=json").stdout)
     assert len(document["longest"]) == 22
+    assert document["idle_ns"] == sum(row["time_ns"] for row in document["by_cause"])
+    assert document["launches_per_step"] == sum(row["calls"] for row in document["launch_calls"]) / 20
     text = gpuledger(*asked, COLUMNS="80").stdout
     assert "22 of 2,370 gaps are 1.00 ms or longer, 89.4 % of the idle time, GPU 0" in text
     assert "50.0 ms  0.001058224 s  0.051057530 s  cold start   Memset" in text

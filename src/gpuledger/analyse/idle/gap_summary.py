@@ -14,7 +14,7 @@ from gpuledger.attribution.lines import idle_lines
 from gpuledger.catalog.kernel_names import label
 from gpuledger.ledger.causes import CAUSES, TRIGGERS, Cause, Trigger
 from gpuledger.ledger.device import Device
-from gpuledger.ledger.gaps import histogram
+from gpuledger.ledger.gaps import BUCKETS, histogram
 from gpuledger.ledger.ranges import ranges_around
 from gpuledger.messages import say
 from gpuledger.rows import Gpu, Label, Row, Unit, share
@@ -22,6 +22,7 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.statistics import largest
 
 MOST_LINES: Final = 20  # those with the most time
+_BOUNDS: Final = tuple(zip((0, *(end for _, end in BUCKETS if end)), (end for _, end in BUCKETS), strict=True))
 LONGEST: Final = 20  # so many single gaps are described where nobody says from which length on
 
 
@@ -50,6 +51,9 @@ class GapLengthRow(Row, frozen=True):
 
     gpu: Gpu
     length: Annotated[str, Label(say("Length"))]
+    from_ns: int
+    to_ns: int | None
+    """They are shorter than this; null: there is no end."""
     gaps: Annotated[int, Label(say("Gaps"), Unit.COUNT)]
     time_ns: Annotated[int, Label(say("Time"), Unit.NS)]
     share: Annotated[float | None, Label(say("Share"), Unit.SHARE, meaning="of the idle time")]
@@ -122,8 +126,8 @@ def gap_summary(trace: Trace, device: Device, least_ns: int | None = None) -> Ga
             for (trigger, call), (time, count) in device.triggers.items()
         ),
         by_length=tuple(
-            GapLengthRow(gpu, name, gaps, time, share(time, idle_ns))
-            for name, gaps, time in histogram(device.ledger.gaps)
+            GapLengthRow(gpu, name, from_ns, to_ns, gaps, time, share(time, idle_ns))
+            for (name, gaps, time), (from_ns, to_ns) in zip(histogram(device.ledger.gaps), _BOUNDS, strict=True)
         ),
         longest=_longest(trace, device, least_ns),
         least_ns=least_ns,

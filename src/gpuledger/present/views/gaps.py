@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
@@ -46,6 +47,10 @@ class GapsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.gaps/1"):
     """Idle time of each GPU. Causes and lengths are of the whole window; triggers and launches of the steady steps."""
 
     has_steps: bool
+    idle_ns: int
+    """Of the window; of several GPUs the sum."""
+    launches_per_step: float | None
+    """Launch calls of all GPUs in a steady step; null: there are no steps, or no launch was recorded."""
     least_ns: int | None
     """`longest` are all gaps of at least this length; null: the longest of each GPU."""
     by_cause: Annotated[tuple[CauseRow, ...], Label(say("Idle time by cause"))]
@@ -69,13 +74,12 @@ class GapsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.gaps/1"):
     def title(self, table: str) -> str:
         title = super().title(table)
         if table == "longest" and self.least_ns is not None:
-            idle_ns = sum(row.time_ns for row in self.by_cause)
             return say(
                 "{count} of {gaps} gaps are {time} or longer, {share} of the idle time",
                 count=count_text(len(self.longest)),
                 gaps=count_text(sum(row.gaps for row in self.by_length)),
                 time=time_text(self.least_ns),
-                share=share_text(share(sum(gap.length_ns for gap in self.longest), idle_ns) or 0.0),
+                share=share_text(share(sum(gap.length_ns for gap in self.longest), self.idle_ns) or 0.0),
             )
         return say("{title}, steady steps", title=title) if self.has_steps and table in self._OF_STEPS else title
 
@@ -86,6 +90,7 @@ def gaps_answer(name: str, trace: Trace, devices: Sequence[Device], least_ns: in
     launches = [launch_costs(trace, device) for device in devices]
     works = [overlap(device) for device in devices]
     streams = [stream_overlap(trace, device) for device in devices]
+    per_step = [row.per_step for costs in launches for row in costs.launch_calls if row.per_step is not None]
     of_all = zip(devices, gaps, launches, works, streams, strict=True)
     return GapsAnswer(
         profile=name,
@@ -93,6 +98,8 @@ def gaps_answer(name: str, trace: Trace, devices: Sequence[Device], least_ns: in
         sentences=(*(line for each in of_all for line in _sentences(*each)), *note_sentences(trace.health)),
         health=health_rows(trace.health),
         has_steps=any(device.steps is not None for device in devices),
+        idle_ns=sum(summary.idle_ns for summary in gaps),
+        launches_per_step=math.fsum(per_step) if per_step else None,
         least_ns=least_ns,
         by_cause=tuple(row for summary in gaps for row in summary.by_cause),
         by_trigger=tuple(row for summary in gaps for row in summary.by_trigger),
