@@ -109,7 +109,7 @@ def test_without_samples_there_is_no_number(unpacked: Callable[[str], Path]) -> 
     content = json.loads(gpuledger("kernels", unpacked("attn.sqlite"), "--format=json").stdout)
     SCHEMA.validate(content)
     assert content["use"] == []
-    assert content["not_sampled"] == {"0": "no metrics were recorded (looked for GPU_METRICS)"}
+    assert content["not_sampled"] == [{"gpu": 0, "reason": "no metrics were recorded (looked for GPU_METRICS)"}]
 
 
 def test_samples_agree_with_nsight_compute(llama: Path, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from gpuledger.messages import joined, say
 from gpuledger.present import document as doc
 from gpuledger.present.charts.amounts import Change, waterfall
 from gpuledger.present.palette import line_tone
+from gpuledger.present.row_sheets import row_from
 from gpuledger.present.views.answer import Answer, reasons
 from gpuledger.present.views.compare.diff_words import (
     HOST_ALONE,
@@ -173,6 +174,13 @@ class UseChangeRow(Row, frozen=True):
     figures: tuple[UseFigure, UseFigure]
 
 
+class GpuStep(Struct, frozen=True):
+    """The usual step of a GPU at work."""
+
+    gpu: int
+    step_ns: int
+
+
 class DiffSide(Struct, frozen=True):
     """One side."""
 
@@ -184,8 +192,7 @@ class DiffSide(Struct, frozen=True):
     busy_clock_hz: float | None
     """The mean SM clock while kernels ran, from samples."""
     ranks: int | None
-    gpus: dict[str, int]
-    """The usual step of every GPU at work, in nanoseconds."""
+    step_ns_by_gpu: tuple[GpuStep, ...]
     source: str | None
     """What steps were found by; null where there are none."""
     run_steps: tuple[int, ...]
@@ -427,9 +434,8 @@ def _sentences(found: Diff, launches: Sequence[LaunchChangeRow]) -> Iterator[str
 
 
 def _side(side: RunSide) -> DiffSide:
-    known = {name: getattr(side, name) for name in DiffSide.__struct_fields__}
-    gpus = {str(gpu): ns for gpu, ns in side.gpus.items()}
-    return DiffSide(**known | {"mean_ns": round(side.mean_ns), "gpus": gpus})
+    by_gpu = tuple(GpuStep(gpu, step_ns) for gpu, step_ns in side.gpus.items())
+    return row_from(DiffSide, side, mean_ns=round(side.mean_ns), step_ns_by_gpu=by_gpu)
 
 
 def _part(found: Diff, part: StepPart | Line, ns: int) -> PartRow:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gpuledger.analyse.kernels.step_kernels import StepKernel, StepOverview
@@ -83,12 +84,18 @@ class KernelLaunchRow(Row, frozen=True):
     block: Annotated[Shape, Label(say("Block"), Unit.TRIPLE, detail=7)]
 
 
+class NotSampledGpu(Struct, frozen=True):
+    """Why nothing is known of the counters of a GPU."""
+
+    gpu: int
+    reason: str
+
+
 class KernelsAnswer(Answer, frozen=True, kw_only=True, tag="gpuledger.kernels/1"):
     """The kernels of the steady steps, the most time first; where the GPU was sampled, what they use of it."""
 
     has_steps: bool
-    not_sampled: dict[str, str]
-    """By GPU, why nothing is known of its counters."""
+    not_sampled: tuple[NotSampledGpu, ...]
     kernels: Annotated[tuple[KernelRow, ...], Label(say("Kernels"))]
     launches: Annotated[tuple[KernelLaunchRow, ...], Label(say("Every launch of one step in execution order"))]
     """Only with --by-launch."""
@@ -141,7 +148,9 @@ def kernels_answer(
         sentences=(*sentences, *(against_sentence(held) for held in against.values() if held), *note_sentences(notes)),
         health=health_rows(notes),
         has_steps=any(device.steps is not None for _, device in steps),
-        not_sampled={str(gpu): use.reason for gpu, use in sampled.use.items() if isinstance(use, NotMeasured)},
+        not_sampled=tuple(
+            NotSampledGpu(gpu, use.reason) for gpu, use in sampled.use.items() if isinstance(use, NotMeasured)
+        ),
         kernels=tuple(row for of_gpu in steps for row in _by_name(*of_gpu, families)),
         launches=tuple(row for of_gpu in steps for row in _launches(*of_gpu, families)) if by_launch else (),
         agreement=tuple(row for gpu in gpus for row in gpu.agreement),
