@@ -43,7 +43,7 @@ _EVIDENCE_LETTERS: Final = 2_000
 _IN_SHORT: Final = ("code", "claim", "saving_ns_per_step", "saving_ns", "saving_is_bound", "fix", "device")
 """Of a finding, in a report."""
 
-_LIGHT: Final = ("kernel", "operator", "count", "ns", "light_ns", "source", "roof")
+_LIGHT: Final = ("kernel", "operator", "launches_per_step", "ns", "light_ns", "source", "roof")
 _MOST_LIGHT: Final = 5
 """Of a GPU's longest kernels, in a report."""
 

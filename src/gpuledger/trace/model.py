@@ -152,6 +152,11 @@ class Gpu(Struct, frozen=True):
     clock_hz: int | None = None
     l2_bytes: int | None = None
 
+    @property
+    def known_name(self) -> str | None:
+        """None: the profile does not name it."""
+        return None if not self.name or self.name.startswith("unknown") else self.name
+
 
 class Process(Struct, frozen=True):
     """One traced process. `pid` is the tables' key."""

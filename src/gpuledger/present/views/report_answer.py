@@ -67,7 +67,8 @@ class TriggerTime(Struct, frozen=True):
     """Idle time of the steady steps by what set it off."""
 
     trigger: str
-    call: str
+    call: str | None
+    """The call that emptied the queue; null: none did."""
     ns: int
     gaps: int
 
@@ -76,6 +77,8 @@ class DeviceReport(Struct, frozen=True, kw_only=True):
     """Where the time of one GPU went."""
 
     device: int
+    gpu_name: str | None
+    """null where the profile does not name it."""
     window_ns: int
     start_ns: int
     """Where the window begins, from zero_ns, as --time takes it."""
@@ -171,7 +174,7 @@ class FindingReport(Struct, frozen=True, kw_only=True):
     saving: SavingTime
     saving_is_bound: bool
     """Whether it is the most that can be had."""
-    then_saves_ns_per_step: int | None
+    then_saving_ns_per_step: int | None
     """After the findings before it are fixed."""
     fix: str | None
     """What to change first; null where the claim says it."""
@@ -286,9 +289,11 @@ def report_json(report: ReportAnswer, memory: MemorySnapshotAnswer | None = None
 
 def _device(run: ProfiledRun, device: Device) -> DeviceReport:
     use, books, zero_ns = run.use.get(device.gpu), device.ledger, device.zero_ns
+    gpu = run.trace.origin.gpu(device.gpu)
     by_use = compute_split(device, None if use is None else use[0].class_of_row)
     return DeviceReport(
         device=device.gpu,
+        gpu_name=None if gpu is None else gpu.known_name,
         window_ns=books.window_ns,
         start_ns=books.window.start_ns - zero_ns,
         end_ns=books.window.end_ns - zero_ns,
@@ -301,7 +306,8 @@ def _device(run: ProfiledRun, device: Device) -> DeviceReport:
         hidden_comm_ns=books.busy.hidden_comm_ns,
         hidden_copy_ns=books.busy.hidden_copy_ns,
         triggers=tuple(
-            TriggerTime(trigger, call, time_ns, count) for (trigger, call), (time_ns, count) in device.triggers.items()
+            TriggerTime(trigger, call or None, time_ns, count)
+            for (trigger, call), (time_ns, count) in device.triggers.items()
         ),
         use=None if use is None else sampled_gpu(device, use, run.against.get(device.gpu, ())),
     )
@@ -370,7 +376,7 @@ def finding_report(finding: Finding, zero_ns: int | None) -> FindingReport:
             None if plain is None else plain.high_ns // steps,
         ),
         saving_is_bound=finding.is_bound,
-        then_saves_ns_per_step=None if finding.then_ns is None else finding.then_ns // steps,
+        then_saving_ns_per_step=None if finding.then_ns is None else finding.then_ns // steps,
         fix=finding.fix,
         assumption=finding.assumption,
         confidence=finding.confidence,

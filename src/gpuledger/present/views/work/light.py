@@ -145,8 +145,8 @@ class LitKernel(Row, frozen=True):
 
     kernel: Annotated[str, Label(say("Kernel"), words=_kernel_words)]
     operator: Annotated[str | None, Label(say("Operator"), detail=1, unknown="-", words=cut_label)]
-    count: int
-    """In the steady steps."""
+    launches_per_step: float
+    """How often they ran in a steady step; in the window, where there are no steps."""
     ns: Annotated[int, Label(say("Took"), Unit.NS)]
     light_ns: Annotated[int | None, Label(say("Light"), Unit.NS)]
     """null where it is not known."""
@@ -169,7 +169,7 @@ def lit_kernels(books: LightBooks, steps: int) -> tuple[LitKernel, ...]:
         LitKernel(
             kernel=row.kernel[:_LONGEST_NAME],
             operator=row.operator,
-            count=row.count,
+            launches_per_step=row.count / steps,
             ns=row.took_ns // steps,
             light_ns=known(row, row.light_ns),
             light_low_ns=known(row, row.low_ns),
