@@ -8,10 +8,9 @@
     python benchmarks/mutate.py --list                  what would be changed; no test runs
 
 The tests of a place are those in the nearest folder under tests (Python, and cases in Markdown), or where there is
-none, those that import from the room; those that mention the changed module come first. All runs in worktrees of the
-last commit, which go at the end. A survivor is
-a gap in the tests, or a change that means nothing; of `<` for `<=` and the like that is often so, and they are counted
-apart.
+none, those that import from the room; answers about captures come first, then those that mention the changed module.
+All runs in worktrees of the last commit, which go at the end. A survivor is a gap in the tests, or a change that means
+nothing; of `<` for `<=` and the like that is often so, and they are counted apart.
 """
 
 from __future__ import annotations
@@ -152,8 +151,9 @@ def tests_of(module: str, room: str) -> list[list[str]]:
     if folder == tests:
         near = [path for path, text in texts.items() if f"gpuledger.{room}" in text and "project" not in path.parts]
     naming = [path for path in near if module in texts[path]]
+    kept = [path for path in near if path.name.startswith("test_kept_")]
     cases = [] if folder == tests else sorted(folder.rglob("cases/*.md"))
-    groups = (naming, cases, [path for path in near if path not in naming])
+    groups = (kept, naming, cases, [path for path in near if path not in (*kept, *naming)])
     return [[str(path.relative_to(ROOT)) for path in group] for group in groups if group]
 
 

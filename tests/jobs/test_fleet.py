@@ -272,8 +272,7 @@ def test_nothing_to_read_is_said_in_one_sentence(given: str, tmp_path: Path) -> 
 
 
 def test_workers_and_scheduler_exclude_each_other(ranks: Path) -> None:
-    ran = CliRunner().invoke(verb_named("fleet"), [str(ranks), "--workers=2", "--scheduler=tcp://127.0.0.1:1"])
-    assert ran.exit_code == 2
+    assert gpuledger("fleet", ranks, "--workers=2", "--scheduler=tcp://127.0.0.1:1").exit_code == 2
 
 
 def test_no_scheduler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

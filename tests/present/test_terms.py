@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from gpuledger.cli.main import verb_named
 from gpuledger.ledger.causes import TRIGGERS
 from gpuledger.messages import catalogue
+from gpuledger.present.views.schema import answer_schema, answer_types
 from gpuledger.sql.tables import TABLES
 from gpuledger.verbs import VERBS
 from support.command import ROOT
@@ -61,8 +61,8 @@ def surface(name: str) -> Iterator[str]:
             text = re.sub(r"`[^`\n]*`", "", page.read_text())
             yield from (f"{page.name}: {line}" for line in text.splitlines() if page != PAGE)
     elif name == "schemas":
-        for path in (ROOT / "docs" / "schemas").glob("*.json"):
-            yield from descriptions(json.loads(path.read_text()))
+        for kind in answer_types().values():
+            yield from descriptions(answer_schema(kind))
     elif name == "tables of query":
         yield from (f"{table.name}.{column.name} {column.meaning}" for table in TABLES for column in table.columns)
     else:

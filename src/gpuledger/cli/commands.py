@@ -157,7 +157,7 @@ def _argument(parameter: VerbParameter) -> click.Argument:
     said, several = parameter.said, get_origin(parameter.kind) is tuple
     given: dict[str, Any] = {"type": _click_type(get_args(parameter.kind)[0] if several else parameter.kind, said)}
     if said.parse is not None:
-        given = {"callback": _parsed(said.parse, several=several)}
+        given = {"type": str, "callback": _parsed(said.parse, several=several)}
     return click.Argument(
         [parameter.name],
         metavar=said.metavar,
@@ -181,7 +181,7 @@ def _option(parameter: VerbParameter) -> click.Option:
         return made(names, is_flag=True, default=default, help=said.help)  # type: ignore[no-any-return]
     given: dict[str, Any] = {"type": _click_type(get_args(parameter.kind)[0] if several else parameter.kind, said)}
     if said.parse is not None:
-        given = {"callback": _parsed(said.parse, several=several)}
+        given = {"type": str, "callback": _parsed(said.parse, several=several)}
     if said.bare is not None:
         given |= {"is_flag": False, "flag_value": said.bare}
     return made(  # type: ignore[no-any-return]

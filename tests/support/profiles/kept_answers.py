@@ -31,7 +31,7 @@ def hold(question: str, *captures: str, only: tuple[str, ...] = ()) -> None:
     for path in paths:
         said = said.replace(str(path), path.name)
     found = _cut({"refused": ran.stderr.splitlines()[:1]} if ran.exit_code else json.loads(said), only)
-    name = "+".join([*question.split(), *(capture.replace("/", ".") for capture in captures)])
+    name = "+".join([*question.split(), *only, *(capture.replace("/", ".") for capture in captures)])
     kept = ANSWERS / f"{name.replace('--', '')}.json"
     if os.environ.get("UPDATE_GOLDEN"):
         kept.write_text(_written(found), encoding="utf-8")
