@@ -200,7 +200,7 @@ class Origin(Struct, frozen=True):
     recorded_ns: int | None = None
     """How long was recorded; work that was launched by then, and calls that were made, may end later."""
     asked_for: tuple[str, ...] | None = None
-    """What the capture was told to trace, in the profiler's words."""
+    """What the capture was to trace, in the profiler's words."""
     gpus: tuple[Gpu, ...] = ()
     processes: tuple[Process, ...] = ()
     rank: int | None = None

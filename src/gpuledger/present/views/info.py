@@ -38,7 +38,7 @@ class ProfileOrigin(Struct, frozen=True):
     driver_version: str | None
     cuda_version: str | None
     asked_for: tuple[str, ...] | None
-    """What the capture was told to trace, in the profiler's words."""
+    """What the capture was to trace, in the profiler's words."""
     decoding: Decoding | None
     gpus: tuple[str, ...]
     """Their names."""

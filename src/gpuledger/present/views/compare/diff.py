@@ -175,7 +175,7 @@ class UseChangeRow(Row, frozen=True):
 
 
 class GpuStep(Struct, frozen=True):
-    """The usual step of a GPU at work."""
+    """The usual step of a GPU that ran something."""
 
     gpu: int
     step_ns: int
