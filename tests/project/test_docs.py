@@ -66,7 +66,14 @@ def test_the_rooms_of_the_house_are_those_there_are() -> None:
     parts = {part(path).partition(".")[0] for path in MODULES} - {"__main__"}
     assert {name for name in parts if f"`{name}" not in rooms} == set()
     named = set(re.findall(r"`([\w/]+\.(?:py|c))`", page + (ROOT / "CONTRIBUTING.md").read_text()))
-    homes = (ROOT, PACKAGE, PACKAGE / "read", PACKAGE / "findings", ROOT / "tests" / "project", PACKAGE / "trace" / "native")
+    homes = (
+        ROOT,
+        PACKAGE,
+        PACKAGE / "read",
+        PACKAGE / "findings",
+        ROOT / "tests" / "project",
+        PACKAGE / "trace" / "native",
+    )
     stand_ins = re.compile(r"[A-Z]{3}")  # src/gpuledger/read/FORMAT/reader.py
     assert {
         name for name in named if not stand_ins.search(name) and not any((home / name).exists() for home in homes)
