@@ -24,7 +24,8 @@ from gpuledger.verbs.memory import memory_snapshot as snapshot_of
 
 def profile_tool(verb: Callable[..., Answer], title: str) -> AgentTool:
     """The tool of a verb about one profile, with all its options but those that name files."""
-    summary, about, *_ = (inspect.getdoc(verb) or "").replace("PROFILE", "the profile").split("\n\n")
+    summary, _, more = (inspect.getdoc(verb) or "").replace("PROFILE", "the profile").partition("\n\n")
+    about = more.partition("\n\n")[0]
 
     def ask(profiles: AgentProfiles, handle: Handle, **given: Any) -> AgentAnswer:
         part = AskedPart(**{name: given.pop(name) for name in PART if name in given})

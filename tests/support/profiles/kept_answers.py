@@ -36,7 +36,9 @@ def hold(question: str, *captures: str, only: tuple[str, ...] = ()) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         kept.write_text(_written(found), encoding="utf-8")
     expected = json.loads(kept.read_text(encoding="utf-8"))
-    assert list(differences(expected, found)) == []
+    changed = list(differences(expected, found))
+    accept = "UPDATE_GOLDEN=1 pytest tests -k stand_as_they_were"
+    assert not changed, f"{kept.name}: {len(changed)} differ, see `{accept}`:\n" + "\n".join(changed[:20])
 
 
 def _unpacked(capture: str) -> Path:
