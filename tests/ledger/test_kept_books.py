@@ -7,6 +7,21 @@ import pytest
 from support.profiles.kept_answers import hold
 
 CAPTURES = (
+    "serve/normal.sqlite.xz",
+    "serve/graph.sqlite.xz",
+    "serve/low_latency.sqlite.xz",
+    "nsys/one_nccl.sqlite.xz",
+    "nsys/metrics_llama.sqlite.xz",
+    "nsys/moe_loop.sqlite.xz",
+    "torch/graph.json.gz",
+    "torch/moe_loop.json.gz",
+    "tour/gemm_bad.json.gz",
+    "places/loader.plain.json.gz",
+    "nsys/layers.tar.xz/layers/gemma.graph.sqlite",
+    "nsys/layers.tar.xz/layers/decode.eager.sqlite",
+    "nsys/layers.tar.xz/layers/shared_last.eager.sqlite",
+    "nsys/zoo_llm.tar.xz/zoo_llm/nonzero.bad.sqlite",
+    "nsys/planted.tar.xz/planted/host_function.bad.sqlite",
     "nsys/attn.sqlite.xz",
     "nsys/decode.sqlite.xz",
     "nsys/graph.sqlite.xz",

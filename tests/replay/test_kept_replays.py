@@ -7,6 +7,10 @@ import pytest
 from support.profiles.kept_answers import hold
 
 CAPTURES = (
+    "nsys/zoo_llm.tar.xz/zoo_llm/nonzero.bad.sqlite",
+    "nsys/zoo_llm.tar.xz/zoo_llm/exposed_out.bad.sqlite",
+    "places/workers.stacks.json.gz",
+    "nsys/one_nccl.sqlite.xz",
     "nsys/attn.sqlite.xz",
     "nsys/decode.sqlite.xz",
     "nsys/graph.sqlite.xz",
@@ -24,7 +28,9 @@ CAPTURES = (
 )
 
 
-@pytest.mark.parametrize("question", ["whatif", "whatif --host=2", "whatif --launch-cost=2us"])
+@pytest.mark.parametrize(
+    "question", ["whatif", "whatif --host=2", "whatif --launch-cost=2us", "whatif --speedup=gemm=2 --hide=copy"]
+)
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_replays_stand_as_they_were(question: str, capture: str) -> None:
     hold(question, capture)

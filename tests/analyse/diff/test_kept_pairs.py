@@ -7,6 +7,13 @@ import pytest
 from support.profiles.kept_answers import hold
 
 PAIRS = (
+    ("serve/normal.sqlite.xz", "serve/low_latency.sqlite.xz"),
+    ("nsys/use.tar.xz/use/training.sqlite", "nsys/use.tar.xz/use/resnet_nchw.sqlite"),
+    ("nsys/zoo_llm.tar.xz/zoo_llm/nonzero.bad.sqlite", "nsys/zoo_llm.tar.xz/zoo_llm/nonzero.fixed.sqlite"),
+    ("nsys/zoo_llm.tar.xz/zoo_llm/pageable_out.bad.sqlite", "nsys/zoo_llm.tar.xz/zoo_llm/pageable_out.fixed.sqlite"),
+    ("nsys/zoo_graph.sqlite.xz", "nsys/zoo_node.sqlite.xz"),
+    ("torch/graph.json.gz", "torch/graph_warm.json.gz"),
+    ("places/workers.stacks.json.gz", "places/loader.stacks.json.gz"),
     (
         "nsys/moe_loop.sqlite.xz",
         "nsys/moe_batched_gemm.sqlite.xz",

@@ -14,7 +14,7 @@ CAPTURES = (
 )
 
 
-@pytest.mark.parametrize("question", ["report", "kernels", "ranges"])
+@pytest.mark.parametrize("question", ["report", "kernels", "ranges", "steps", "kernels --by-launch"])
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_use_stand_as_they_were(question: str, capture: str) -> None:
     hold(question, capture)
