@@ -45,8 +45,10 @@ def clean_books(make: Make, folder: Path) -> dict[str, Any]:
 
 
 def books(ran: Outcome) -> dict[str, Any]:
-    """What a report says, without the name of its file and its health."""
+    """What a report says, without the names of its file and GPUs, and its health."""
     document = json.loads(ran.stdout)
+    for device in document["devices"]:
+        del device["gpu_name"]
     kept = [sentence for sentence in document["sentences"] if not sentence.startswith(("Note: ", "next: "))]
     document |= {"sentences": kept}
     return {key: value for key, value in document.items() if key not in ("profile", "origin", "health")}

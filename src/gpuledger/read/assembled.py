@@ -23,7 +23,7 @@ from gpuledger.read.request import WantedColumns, counted, too_many_gpus, too_ma
 from gpuledger.regex import regex
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import distinct, group, is_among, occurrences
-from gpuledger.trace.model import NOT_DESCRIBED, Gpu, Note, NotMeasured, Origin, Trace, thread_number
+from gpuledger.trace.model import NOT_DESCRIBED, UNNAMED_GPU, Gpu, Note, NotMeasured, Origin, Trace, thread_number
 from gpuledger.trace.spans import Ints, depths, parents
 from gpuledger.trace.strings import NO_TEXT, Stacks, Strings
 from gpuledger.trace.tables import NOT_RECORDED, TIMES, Kind, Rows, Schema, Table
@@ -114,7 +114,7 @@ class RawTables:
         gpus = [Gpu(NOT_DESCRIBED)] * (max(number_of.values(), default=-1) + 1)
         for number, place in number_of.items():
             if number != NOT_RECORDED or not numbers:
-                gpus[place] = described.get(number, Gpu(say("GPU, name not recorded")))
+                gpus[place] = described.get(number, Gpu(UNNAMED_GPU))
         for part in (part for parts in self._parts.values() for part in parts if "device" in part):
             first, number_in = group(part["device"])
             own = [number_of.get(number, NOT_RECORDED) for number in part["device"][first].tolist()]

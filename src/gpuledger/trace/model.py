@@ -140,6 +140,11 @@ NO_MANIFEST: Final = NotMeasured(say("there is no `gpuledger capture` manifest n
 """Why nothing is known of the capture but what the profile holds."""
 
 
+UNNAMED_GPU: Final = say("GPU, name not recorded")
+UNKNOWN_GPU: Final = say("unknown GPU")
+"""Names of GPUs that a profile does not describe."""
+
+
 class Gpu(Struct, frozen=True):
     """One physical GPU, as far as the profile describes it. None: not recorded."""
 
@@ -155,7 +160,7 @@ class Gpu(Struct, frozen=True):
     @property
     def known_name(self) -> str | None:
         """None: the profile does not name it."""
-        return None if not self.name or self.name.startswith("unknown") else self.name
+        return None if self.name in ("", UNNAMED_GPU, UNKNOWN_GPU) else self.name
 
 
 class Process(Struct, frozen=True):

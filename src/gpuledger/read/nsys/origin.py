@@ -18,7 +18,7 @@ from gpuledger.read.columns import NULL, StoredTables
 from gpuledger.read.nsys import schema
 from gpuledger.read.request import counted
 from gpuledger.trace.keys import distinct, equal, group, take
-from gpuledger.trace.model import Gpu, Note, Origin, Private, Process, Severity, os_pid
+from gpuledger.trace.model import UNKNOWN_GPU, Gpu, Note, Origin, Private, Process, Severity, os_pid
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
@@ -135,9 +135,6 @@ def diagnostics(export: StoredTables) -> tuple[Note, ...]:
     return tuple(Note(Severity.WARNING, code, f"nsys: {said}", count) for (code, said), count in counts.items())
 
 
-UNKNOWN = say("unknown GPU")
-"""What a GPU is called that the profile does not describe."""
-
 _FIGURES = {
     "sm_count": "smCount",
     "memory_bytes": "totalMemory",
@@ -210,7 +207,7 @@ class NsysDevices:
         if len(own) == 1:
             return own.pop()
         if len(self._gpus) != 1 and self._unknown is None:
-            self._gpus.append(Gpu(UNKNOWN))
+            self._gpus.append(Gpu(UNKNOWN_GPU))
             self._unknown = len(self._gpus) - 1
         return 0 if self._unknown is None else self._unknown
 
@@ -238,7 +235,7 @@ class NsysDevices:
                 self._by_ordinal[ordinal] = ordinal
             else:
                 self._by_ordinal[ordinal] = len(self._gpus)
-                self._gpus.append(Gpu(UNKNOWN))
+                self._gpus.append(Gpu(UNKNOWN_GPU))
         return self._by_ordinal[ordinal]
 
     def notes(self, *, is_sampled: bool) -> tuple[Note, ...]:
@@ -252,7 +249,7 @@ class NsysDevices:
             )
             notes.append(Note(Severity.WARNING, "gpus-assumed", sentence, len(processes)))
         notes += counted("gpus-by-place", len(self._by_place))
-        described = [gpu for gpu in self._gpus if gpu.name != UNKNOWN]
+        described = [gpu for gpu in self._gpus if gpu.name != UNKNOWN_GPU]
         notes += _lacking_figures(self._gpus if is_sampled else described, is_sampled=is_sampled)
         unknown = len(self._gpus) - len(described) if described else 0
         return (*notes, *counted("gpus-unknown", unknown))

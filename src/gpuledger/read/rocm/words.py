@@ -9,9 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuledger.messages import say
 from gpuledger.read.assembled import Columns, RawTables, ints, recorded
-from gpuledger.trace.model import Gpu, Origin, Process, Trace
+from gpuledger.trace.model import UNNAMED_GPU, Gpu, Origin, Process, Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED, Table
 
@@ -46,7 +45,7 @@ def agent_gpu(agent: Mapping[str, Any]) -> Gpu:
     names = (agent.get(key) for key in ("product_name", "name"))
     name = next((text for text in names if isinstance(text, str) and text), None)
     return Gpu(
-        name=name or say("GPU, name not recorded"),
+        name=name or UNNAMED_GPU,
         sm_count=_positive(agent.get("cu_count")),
         memory_bytes=_positive(bank.get("size_in_bytes")),
         clock_hz=None if clock is None else clock * 10**6,

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from gpuledger.errors import NothingRecorded, UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.messages import say
 from gpuledger.read.assembled import WORK, Columns, RawTables
 from gpuledger.read.request import Format, Progress, WantedColumns, counted
 from gpuledger.read.source import Source, in_time, look_at, opened, unrecognised
@@ -34,7 +33,7 @@ from gpuledger.read.torch.gather import GatheredEvents, by_table, gather, gather
 from gpuledger.system.opening import is_file
 from gpuledger.trace.deadline import check
 from gpuledger.trace.keys import distinct, occurrences
-from gpuledger.trace.model import Gpu, Note, Origin, Process, Trace, thread_number
+from gpuledger.trace.model import UNNAMED_GPU, Gpu, Note, Origin, Process, Trace, thread_number
 from gpuledger.trace.spans import holds, parents, union
 from gpuledger.trace.strings import Stacks, torch_frame
 from gpuledger.trace.tables import NOT_RECORDED, Table
@@ -55,7 +54,7 @@ def _gpu(properties: Mapping[str, Any]) -> Gpu:
     major, minor = (_int(properties.get(key)) for key in ("computeMajor", "computeMinor"))
     name = properties.get("name")
     return Gpu(
-        name=name if isinstance(name, str) and name else say("GPU, name not recorded"),
+        name=name if isinstance(name, str) and name else UNNAMED_GPU,
         compute_capability=None if major is None or minor is None else (major, minor),
         sm_count=_int(properties.get("numSms")),
         memory_bytes=_int(properties.get("totalGlobalMem")),

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from gpuledger.errors import UnreadableProfile
 from gpuledger.limits import Limits
-from gpuledger.messages import say
 from gpuledger.read.assembled import Columns, RawTables, copy_columns
 from gpuledger.read.protobuf import Bytes, Damage, MessageColumns, WirePart, message_columns, parts
 from gpuledger.read.request import Format, Progress, WantedColumns, counted
@@ -30,7 +29,7 @@ from gpuledger.read.rocm.words import bare_symbol
 from gpuledger.read.source import Source, in_time, opened
 from gpuledger.read.stream import too_large
 from gpuledger.regex import regex
-from gpuledger.trace.model import Gpu, Origin, Process, Trace
+from gpuledger.trace.model import UNNAMED_GPU, Gpu, Origin, Process, Trace
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.tables import NOT_RECORDED, Table
@@ -414,7 +413,7 @@ def _described(own: dict[str, Any]) -> Gpu:
     is_nvidia = isinstance(vendor, str) and vendor.upper().startswith("NVIDIA")
     name = own.get("gpu_device_name") or own.get("device_type_string") or (f"{vendor} GPU" if vendor else None)
     return Gpu(
-        name=name if isinstance(name, str) else say("GPU, name not recorded"),
+        name=name if isinstance(name, str) else UNNAMED_GPU,
         compute_capability=(major, minor) if is_nvidia and type(major) is int and type(minor) is int else None,
         sm_count=known("core_count"),
         memory_bytes=known("memory_size"),
