@@ -16,6 +16,7 @@ nothing; of `<` for `<=` and the like that is often so, and they are counted apa
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -137,6 +138,7 @@ def at_random(rooms: Sequence[str], count: int, seed: int) -> list[Mutation]:
         name = f"{path.relative_to(SOURCE)}:{change.line}"
         tests = tests_of(".".join(path.relative_to("src").with_suffix("").parts), room)
         found.append(Mutation(f"{name} {change.kind}", room, path, change.text, diff, tests, change.is_boundary))
+    random.Random(seed).shuffle(found)  # noqa: S311 - a run that is cut off has tried a sample
     return found
 
 
