@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
@@ -170,7 +170,10 @@ def kernel_sentences(overview: StepOverview, device: Device) -> tuple[Message, .
     """How much of a step its kernels are, and which takes the most."""
     if not overview.entries or not overview.time_ns:
         return (none_sentence(device, "kernels"),)
-    first = max(overview.entries, key=lambda kernel: kernel.time_ns)
+    time_by_name = Counter[str]()
+    for kernel in overview.entries:
+        time_by_name[kernel.name] += kernel.time_ns
+    [(name, most_ns)] = time_by_name.most_common(1)
     of_time = overview.time_ns / device.steady_ns
     calls = sum(kernel.calls for kernel in overview.entries)
     answer = say(
@@ -179,8 +182,8 @@ def kernel_sentences(overview: StepOverview, device: Device) -> tuple[Message, .
         time=step_time_text(device, overview.time_ns),
         share=share_text(of_time),
         count=step_count_text(device, calls, say("launch"), say("launches")),
-        kernel=cut_label(label(first.name)),
-        part=share_text(first.time_ns / overview.time_ns),
+        kernel=cut_label(label(name)),
+        part=share_text(most_ns / overview.time_ns),
     )
     return (answer,) if of_time >= _HALF_OF_STEP else (answer, largest_line_sentence(device))
 
