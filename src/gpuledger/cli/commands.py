@@ -6,7 +6,6 @@ their deadline, standard input as a profile, and the output that an answer is sh
 
 from __future__ import annotations
 
-import dis
 import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -72,9 +71,8 @@ def command_of(
                 verb(**asked)
 
     def act(output: Output, **asked: Any) -> None:
-        output.progress.stage("starting")  # on a busy machine the imports of a verb take a while
-        load(*_imports_of(verb))
-        output.progress.clear()
+        if Limits in by_kind:  # it reads profiles
+            load("numpy")
         if Listener in by_kind:
             asked[by_kind[Listener].name] = output.progress
         if show is not None:
@@ -98,17 +96,6 @@ def _gather_options(declared: Iterable[VerbParameter], asked: dict[str, Any]) ->
         elif parameter.kind is Selection:
             chosen = {option.name: asked.pop(option.name) for option in parameter.selection_options}
             asked[parameter.name] = selection_of(chosen)
-
-
-def _imports_of(function: Callable[..., Any]) -> list[str]:
-    """The modules that a function imports first, whatever it is asked."""
-    modules = ["gpuledger.errors"]
-    for step in dis.get_instructions(function):
-        if step.opname == "IMPORT_NAME":
-            modules.append(step.argval)
-        elif "JUMP" in step.opname:
-            break
-    return modules
 
 
 def _in_order(values: Mapping[str, tuple[Any, ...]]) -> list[tuple[str, Any]]:
