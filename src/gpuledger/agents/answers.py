@@ -141,7 +141,7 @@ _MOST_VALUES: Final = 20
 
 
 class AgentTool(Struct, frozen=True):
-    """A function `(profiles, **arguments) -> AgentAnswer`, with what an agent is told of it and of its arguments."""
+    """A function `(profiles, **arguments) -> AgentAnswer`, with its description and argument schema for agents."""
 
     answer: Callable[..., AgentAnswer]
     title: str

@@ -41,7 +41,7 @@ def profile_tool(verb: Callable[..., Answer], title: str) -> AgentTool:
 
 
 def _is_given(parameter: VerbParameter) -> bool:
-    """Whether an agent gives it: a handle stands for a profile that is cut into steps, and no other file is opened."""
+    """Whether agents may pass it: not files, nor selections, as a handle stands for a profile cut into steps."""
     kind = get_args(parameter.kind)[0] if get_origin(parameter.kind) is tuple else parameter.kind
     if isinstance(parameter.said, Option):
         return kind is not Path and parameter.said.completes != "files"

@@ -92,8 +92,8 @@ class LinePlace(Struct, frozen=True):
 
 
 def is_own(frame: str) -> bool:
-    """Whether a frame is of the user's own files, which are told without their folders, as torch tells Python's own. A
-    file that is called as a hash was generated, by torch.compile for example: nobody knows it."""
+    """Whether a frame is in the user's code. torch prints library files with their folders, user files and Python's own
+    modules without. A file named by a hash was generated, by torch.compile for example."""
     file = _file(frame)
     if not file or "/" in file or file.startswith("<"):
         return False

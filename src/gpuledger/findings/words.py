@@ -18,7 +18,7 @@ from gpuledger.trace.statistics import largest
 from gpuledger.trace.tables import Rows
 from gpuledger.units import count_text, time_text
 
-_INNERMOST: Final = 4  # so many ranges of a path are told; the evidence's data has all
+_INNERMOST: Final = 4  # ranges of a path told; the evidence's data has all
 _IN_CLAIM: Final = 2  # and so many in a claim
 _LONGEST_NAME: Final = 100
 MIN_ROUNDED_PER_STEP: Final = (

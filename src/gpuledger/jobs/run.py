@@ -149,7 +149,7 @@ Tell = Callable[[int, int], None]
 """Is told how many profiles of how many are done; 0 of 0 while they are still looked for."""
 
 WORKER_BYTES: Final = 2 << 30  # the memory that one worker should have at least
-_SHOWN: Final = 5  # so many failures are shown where nothing else is
+_SHOWN: Final = 5  # failures shown where nothing else is
 
 
 class Fleet(Struct, frozen=True):

@@ -54,7 +54,7 @@ PAGE_WALK_NS: Final = 1_000_000
 COLD_START_NS: Final = 1_000_000
 """A GPU whose first work takes this long to start is cold: its context, its code or its process is not there yet."""
 
-MOST_FIRST_CALLS: Final = 20  # so many gaps are held against the operators around them
+MOST_FIRST_CALLS: Final = 20  # gaps held against the operators around them
 
 LAUNCHES_TO_GET_AHEAD: Final = 8
 """Up to so many launches after a wait, a late launch is the wait's fault: the queue has not filled again."""

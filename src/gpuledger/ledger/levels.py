@@ -208,7 +208,7 @@ AT_START: Final = 0.2
 
 _WORTH_SHOWING: Final = 0.1  # a level that holds less of the recorded time is not shown
 _DEEPEST: Final = 6  # ranges nested deeper than this are no levels
-_MOST_KINDS: Final = 12  # so many kinds of range are tried at each depth, those that are open the longest
+_MOST_KINDS: Final = 12  # kinds of range tried at each depth, those that are open the longest
 _ALIKE: Final = 0.9  # instances that have so many of their kernels in common are of one kind
 
 _TOKENS_PER_CALL: Final = 8

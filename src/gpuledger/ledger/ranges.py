@@ -19,10 +19,10 @@ from gpuledger.trace.strings import NO_TEXT
 from gpuledger.trace.sweep import NOT_NESTED
 from gpuledger.trace.tables import NOT_RECORDED, Rows, Table
 
-_MOST_PAIRS: Final = 4_000_000  # so many pairs of ranges and calls are held at a time
+_MOST_PAIRS: Final = 4_000_000  # pairs of ranges and calls held at a time
 _PAIRS_PER_ROW: Final = 50
 """Ranges that lie in one another deeper than this take longer by pairs than one after another."""
-_MOST_CALLS: Final = 200_000  # so many calls are looked for at a time: what is kept of each meanwhile adds up
+_MOST_CALLS: Final = 200_000  # calls looked for at a time: what is kept of each meanwhile adds up
 _MOST_CLIMBED: Final = 64  # likewise, where a call is looked for from the range that began last before it outwards
 
 

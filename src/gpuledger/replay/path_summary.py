@@ -33,7 +33,7 @@ from gpuledger.trace.statistics import median
 from gpuledger.trace.strings import NO_TEXT
 
 MOST_ROWS: Final = 10  # so many kernels, calls and ranges are named, those with the most time
-MOST_BESIDE: Final = 5  # so many kernels beside the path are tried twice as fast
+MOST_BESIDE: Final = 5  # kernels beside the path tried twice as fast
 WHOLE_GRAPHS: Final = say("graphs traced whole")  # what has no name
 LEAST_BESIDE: Final = 0.001  # kernels that run beside the path for a smaller share of the stretch are not worth a word
 

@@ -25,7 +25,7 @@ from gpuledger.trace.keys import Positions
 from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, Span, Spans, clip, total
 
-ENOUGH: Final = 60_000  # so many operations are replayed of a run of steps that has more
+ENOUGH: Final = 60_000  # operations replayed of a run of steps that has more
 
 ENOUGH_FOLLOWED: Final = 250_000
 """So many where the critical path is to be followed: four times what savings need, as it also names what is rare."""

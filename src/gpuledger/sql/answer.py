@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 Value = int | float | str | bool | list[Any] | dict[str, Any] | None
 
-_SHOWN: Final = 50  # so many rows are shown in a notebook
+_SHOWN: Final = 50  # rows shown in a notebook
 
 
 class AnswerColumn(Struct, frozen=True):

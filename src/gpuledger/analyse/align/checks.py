@@ -37,12 +37,12 @@ from gpuledger.trace.measured import Dim3
 from gpuledger.units import count_text, share_text, time_text
 from gpuledger.verdicts import FAIL, PASS, UNDECIDED, DoubtfulFigure
 
-LONGEST: Final = 44  # so many letters of a kernel's name stand in a sentence
+LONGEST: Final = 44  # letters of a kernel's name in a sentence
 
 OTHER_SPEED: Final = 2.0
 """A critical kernel that is so many times faster or slower is worth a warning even where the sum hides it."""
 
-NAMED: Final = 3  # so many kernels are named that make up the difference
+NAMED: Final = 3  # kernels named that make up the difference
 
 CRITICAL_SHARE: Final = 0.05  # a kernel with this share of the operation's time is critical
 

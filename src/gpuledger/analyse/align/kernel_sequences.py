@@ -369,7 +369,7 @@ TOLL: Final = 0.5  # a stretch counts if it has more than this part of the point
 
 KEEP: Final = 0.85  # of the best stretch's points; one with less is another operation that resembles this one
 
-MOST_KERNELS: Final = 200_000  # so many kernels of the long sequence are looked at, which takes seconds
+MOST_KERNELS: Final = 200_000  # kernels of the long sequence looked at, which takes seconds
 
 SEARCH_MOST_CELLS: Final = 40_000_000
 """So many pairs of kernels are weighed, a byte each: of a mock of more than 200 kernels, fewer of the model's."""

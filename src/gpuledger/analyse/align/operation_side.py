@@ -201,7 +201,7 @@ def model_from_table(
     times: dict[str, list[int]] = {}
     for kernel in mock.kernels:
         times.setdefault(kernel.name, []).append(kernel.time_ns)
-    # so many that the mock's longest kernel with a like in the model is called as often in each
+    # forwards per instance: how often the mock's longest kernel with a match runs on each side
     by_time = sorted(times, key=lambda name: -sum(times[name]))
     longest = next((name for name in by_time if _alike(name, chosen)), None)
     if longest is None:

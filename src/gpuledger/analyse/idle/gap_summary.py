@@ -23,7 +23,7 @@ from gpuledger.trace.statistics import largest
 
 MOST_LINES: Final = 20  # those with the most time
 _BOUNDS: Final = tuple(zip((0, *(end for _, end in BUCKETS if end)), (end for _, end in BUCKETS), strict=True))
-LONGEST: Final = 20  # so many single gaps are described where nobody says from which length on
+LONGEST: Final = 20  # single gaps described where nobody says from which length on
 
 
 class CauseRow(Row, frozen=True):

@@ -196,7 +196,7 @@ name and shape; the same, but it took so much longer or shorter that the problem
 shape; the function with other template arguments; not at all."""
 
 COVERED: Final = LEVELS[:3]  # a launch at one of these levels speaks for the kernel
-FEWEST_IN_ORDER: Final = 4  # so many launches in a row that follow the timeline's sequence are taken to be in order
+FEWEST_IN_ORDER: Final = 4  # launches in a row that follow the timeline's sequence taken to be in order
 MOST_PAIRS: Final = 4_000_000  # longer sequences are not laid over each other: it would take longer than it is worth
 
 OTHER_PROBLEM: Final = 2.5
@@ -327,8 +327,8 @@ def _same_place(place: tuple[str, ...], nvtx: tuple[str, ...]) -> bool:
 
 
 def _launches_in_order(overview: StepOverview, launches: Sequence[JudgedLaunch]) -> dict[int, list[JudgedLaunch]]:
-    """For each entry the launches that stand where it stands in the sequence of a step. The launches may begin anywhere
-    in a step and go on into the next one, so they are laid over two of them."""
+    """Launches by entry, matched by their position in a step's sequence. Launches may start in the middle of a step and
+    run into the next, so they are compared with the sequence repeated twice."""
     if len(overview.sequence) * len(launches) > MOST_PAIRS:
         return {}
     twice = overview.sequence * 2

@@ -185,8 +185,8 @@ READS_ALL: Final = frozenset(
 
 
 def _is_sliced(light: KernelLight, rows: int, columns: int) -> bool:
-    """Whether a result of so many rows and columns is seen to be cut into rows, and to be taken no other way. That
-    nothing else of its width is read says nothing: heads of attention have another width than their product."""
+    """Whether operators slice rows from a result of this shape and never read it whole. A missing reader of that width
+    alone proves nothing: attention heads have another width than their product."""
     if light.operators is None:
         return False
     cut: set[Shape] = set()

@@ -27,7 +27,7 @@ from gpuledger.trace import sweep
 from gpuledger.trace.keys import Positions, distinct, group
 from gpuledger.trace.model import Trace
 
-MOST_PLACES: Final = 50  # so many places of waiting calls are told apart
+MOST_PLACES: Final = 50  # places of waiting calls told apart
 
 MOVES: Final = ("aten::to", "aten::_to_copy", "aten::copy_")
 INDEXING: Final = re.compile(

@@ -45,7 +45,7 @@ from gpuledger.trace.keys import Positions, distinct
 from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 
-MAX_TO_SOFTMAX: Final = 8  # so many kernels lie between the softmax and each product: scales, masks, casts
+MAX_TO_SOFTMAX: Final = 8  # kernels between the softmax and each product: scales, masks, casts
 MOST_COPIES: Final = 3  # of queries, keys and values
 ON_SCORES: Final = frozenset({"softmax", "elementwise", "activation", "copy", "sampling", "memset"})
 """What may run between the softmax of attention and its second product: casts and dropout. The softmax of a router is

@@ -80,7 +80,7 @@ def copies_by_kind(trace: Trace, device: Device) -> tuple[CopyRow, ...]:
 
 AT_RATE: Final = 0.8  # from this share of what its way allows on, a copy is as fast as it gets
 BRIEF_NS: Final = 10_000  # a copy that its way could carry in less than this is mostly latency: too small
-MOST_COPIES: Final = 20  # so many copies are named, the longest first
+MOST_COPIES: Final = 20  # copies named, the longest first
 
 NS_PER_S: Final = 1_000_000_000
 

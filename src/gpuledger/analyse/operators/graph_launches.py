@@ -213,9 +213,9 @@ def compare_sides(target: LaunchSide, source: LaunchSide) -> ComparedSides:
     )
 
 
-MOST_TRIED: Final = 32  # so many equal runs on either side are compared for what they agree on
+MOST_TRIED: Final = 32  # equal runs on either side compared for what they agree on
 _MOST_PLACES: Final = 10_000  # what occurs more often says nothing of where one is
-_MOST_COMPARED: Final = 1_000_000_000  # so many pairs of a place and a sequence are compared
+_MOST_COMPARED: Final = 1_000_000_000  # pairs of a place and a sequence compared
 
 
 class Run(Struct, frozen=True):

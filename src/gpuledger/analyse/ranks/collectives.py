@@ -24,7 +24,7 @@ from gpuledger.trace.model import NotMeasured
 from gpuledger.trace.spans import Ints
 from gpuledger.trace.tables import NOT_RECORDED
 
-WORST: Final = 20  # so many single collectives are described
+WORST: Final = 20  # single collectives described
 
 _LARGEST: Final = 2.0**62
 

@@ -104,7 +104,7 @@ def stage_pace(ranks: JoinedRanks, staged: Sequence[tuple[int, ...]]) -> StagePa
     return StagePace(np.where(longer > 0, middle / np.maximum(by_stage, 1), 1.0), longer.astype(np.int64))
 
 
-OPERATIONS: Final = 60_000  # so many operations of all ranks together are replayed, where their steps are not longer
+OPERATIONS: Final = 60_000  # operations of all ranks together replayed, where their steps are not longer
 MOST_IN_ORDER: Final = 12  # so many are fixed one after the other
 MOST_RANKS: Final = 16  # so many ranks, those most waited for, are fixed alone
 MOST_PLACES: Final = 6  # so many collectives

@@ -22,7 +22,7 @@ from gpuledger.trace.spans import Ints, Spans, clip, either, intersection, total
 from gpuledger.trace.statistics import lower_median
 from gpuledger.units import count_text
 
-_NAMED: Final = 8  # so many ranks are named where a sentence is about several
+_NAMED: Final = 8  # ranks named where a sentence is about several
 
 
 class RankPart(Struct, frozen=True):

@@ -30,7 +30,7 @@ from gpuledger.trace.spans import Ints, Span, Spans, clip, furthest, total
 from gpuledger.trace.statistics import lower_median
 from gpuledger.trace.sweep import fold
 
-_AT_ONCE: Final = 1 << 14  # so many amounts of all ranks are compared at once, or those of one stretch if they are more
+_AT_ONCE: Final = 1 << 14  # amounts of all ranks compared at once, or those of one stretch if they are more
 
 
 class JoinedRanks(Struct, frozen=True, eq=False):

@@ -22,7 +22,7 @@ from gpuledger.trace.spans import Ints, Span, covered, union
 from gpuledger.trace.tables import Rows, Table
 
 BINS: Final = 240
-MOST_STREAMS: Final = 24  # so many streams are told apart, those with the most work first
+MOST_STREAMS: Final = 24  # streams told apart, those with the most work first
 
 
 class StreamUse(Struct, frozen=True, eq=False):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FIX: Final = FixWords.of(
     say("see what holds the kernel back: `gpuledger kernels PROFILE -- COMMAND` prints the ncu command for it")
 )
-MAX_KERNELS: Final = 3  # so many slow kernels are told, each as a finding of its own
+MAX_KERNELS: Final = 3  # slow kernels told, each as a finding of its own
 
 _WITHOUT_COUNTERS: Final = rewrite_rule(
     "KERNEL-HEADROOM",
