@@ -33,7 +33,8 @@ from gpuledger.trace.sweep import side_by_side, sums
 from gpuledger.trace.tables import Table
 from gpuledger.units import count_text
 
-CLOCKS_NS: Final = 3_000  # by so much the clocks of host and GPU differ in any recording
+CLOCKS_NS: Final = 3_000
+"""How far the clocks of host and GPU disagree in any recording: work may seem to end that long after a wait for it."""
 
 
 class Device(Struct, frozen=True, dict=True):

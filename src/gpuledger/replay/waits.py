@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from gpuledger.catalog.calls import WOKEN_BY_THREAD
 from gpuledger.ledger.activity import Activities, calls_in_layers, record_of_call, short_function_name
+from gpuledger.ledger.device import CLOCKS_NS
 from gpuledger.ledger.host import Host
 from gpuledger.ledger.ranges import thread
 from gpuledger.replay.graph import NEVER, DependencyGraph
@@ -35,9 +36,6 @@ from gpuledger.trace.model import Trace
 from gpuledger.trace.spans import Ints, covered, furthest, union
 from gpuledger.trace.sweep import fold, refuse_too_many
 from gpuledger.trace.tables import Table
-
-CLOCKS_NS: Final = 3_000
-"""By so much an operation may seem to end after the call that waited for it: the two clocks agree no better."""
 
 _DEVICE: Final = re.compile(r"(Device|Ctx|Context|Thread)Synchronize")
 _STREAM: Final = re.compile(r"StreamSynchronize")
